@@ -1,0 +1,12 @@
+"""Backbones: amortized posteriors trained here."""
+
+from ma_sbi.backbones.ddpm import DiffusionPosterior, fit_ddpm, noise_schedule
+from ma_sbi.backbones.flow import FlowPosterior, fit_flow
+
+__all__ = [
+    "DiffusionPosterior",
+    "FlowPosterior",
+    "fit_ddpm",
+    "fit_flow",
+    "noise_schedule",
+]

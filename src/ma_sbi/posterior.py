@@ -1,0 +1,151 @@
+"""The corrected posterior: the method, end to end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ma_sbi.context import as_entries
+from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Corrector
+from ma_sbi.randomness import generator
+from ma_sbi.validation import as_count, as_matrix
+
+if TYPE_CHECKING:
+    from ma_sbi.adapters.sbi_posterior import PackedPosterior, SBIPosterior
+
+__all__ = ["CorrectedPosterior"]
+
+
+class CorrectedPosterior:
+    r"""A posterior evaluated where the observation would be, were the simulator right.
+
+    .. math:: \tilde q(\theta \mid x, z) = \sum_k w_k(x, z)\, \hat q(\theta \mid x_k(x, z))
+
+    The trained posterior stays as it is; only what it is shown changes. The candidates
+    :math:`x_k` and their weights come from the corrector; a point corrector has one. If
+    the posterior has an embedding net, the correction acts on the raw x before it.
+
+    Args:
+        posterior: Any amortized posterior; see ``from_sbi``, ``from_zuko``,
+            ``from_callable`` for those that are not ours.
+        corrector: A fitted corrector.
+    """
+
+    def __init__(self, posterior: AmortizedPosterior, corrector: Corrector) -> None:
+        if not callable(getattr(corrector, "corrections", None)):
+            raise ValueError(
+                f"corrector must offer corrections(x, context), got {corrector!r}"
+            )
+        if hasattr(posterior, "sample_batched"):
+            raise ValueError(
+                f"posterior is a {type(posterior).__name__}, which speaks sbi's own "
+                "interface; wrap it with from_sbi(posterior)"
+            )
+        self.posterior = posterior
+        self.corrector = corrector
+
+    def sample(
+        self, num_samples: int, x: Any, context: Context, *, seed: int | None = None
+    ) -> Tensor:
+        """Draw from the corrected posterior.
+
+        Args:
+            num_samples: Draws per observation.
+            x: Observations, shape ``(batch, dim_x)``.
+            context: One entry per observation, or one for all.
+            seed: Makes the draws repeatable.
+
+        Returns:
+            Draws of shape ``(num_samples, batch, dim_theta)``, exchangeable along the
+            first dimension.
+        """
+        num_samples = as_count(num_samples, "num_samples")
+        return self.sample_candidates(num_samples, self.corrections(x, context), seed=seed)
+
+    def log_prob(self, theta: Tensor, x: Any, context: Context) -> Tensor:
+        """Evaluate the corrected posterior's density.
+
+        Args:
+            theta: Parameters, shape ``(num_samples, batch, dim_theta)``.
+            x: Observations, shape ``(batch, dim_x)``.
+            context: One entry per observation, or one for all.
+
+        Returns:
+            Log densities of shape ``(num_samples, batch)``.
+        """
+        return self.log_prob_candidates(theta, self.corrections(x, context))
+
+    def given(self, context: Context) -> SBIPosterior:
+        """Fix the context and return a posterior that sbi's own tools accept.
+
+        Args:
+            context: One entry, e.g. a text, that holds for every observation.
+
+        Returns:
+            An sbi ``NeuralPosterior``, for ``run_sbc``, ``run_tarp``, ``LC2ST``,
+            ``pairplot``, ``map`` and the rest of sbi.
+        """
+        from ma_sbi.adapters.sbi_posterior import SBIPosterior
+
+        entry = as_entries(context, num_rows=1)
+
+        def correct(x: Tensor) -> Corrections:
+            return self.corrections(x, entry.iloc[[0] * len(x)])
+
+        return SBIPosterior(self, correct)
+
+    def packed(self, contexts: Context) -> PackedPosterior:
+        """Return an sbi posterior whose rows carry their own context.
+
+        For diagnostics over many observations with different contexts::
+
+            packed = corrected.packed(contexts)
+            run_sbc(theta, packed.pack(x, contexts), packed)
+
+        Args:
+            contexts: Every context that will be packed, in any order.
+        """
+        from ma_sbi.adapters.sbi_posterior import PackedPosterior
+
+        return PackedPosterior(self, contexts)
+
+    def sample_candidates(
+        self, num_samples: int, candidates: Corrections, *, seed: int | None = None
+    ) -> Tensor:
+        """Draw from the mixture over candidate corrections, in one pass."""
+        num_candidates, batch, dim_x = candidates.x.shape
+        if num_candidates == 1:
+            return self.posterior.sample(num_samples, candidates.x[0], seed=seed)
+        # Each draw picks its candidate afresh, so that draws are not grouped by it.
+        weight = candidates.log_weight.exp().T
+        rng = generator(seed, weight.device)
+        pick = torch.multinomial(weight, num_samples, replacement=True, generator=rng)
+        chosen = candidates.x[pick.T, torch.arange(batch, device=pick.device)]
+        draws = self.posterior.sample(1, chosen.reshape(-1, dim_x), seed=seed)
+        return draws[0].reshape(num_samples, batch, -1)
+
+    def log_prob_candidates(self, theta: Tensor, candidates: Corrections) -> Tensor:
+        """Evaluate the mixture over candidate corrections."""
+        log_prob = getattr(self.posterior, "log_prob", None)
+        if log_prob is None:
+            raise ValueError(
+                f"{type(self.posterior).__name__} can be sampled but has no density"
+            )
+        num_candidates, batch, dim_x = candidates.x.shape
+        theta = torch.as_tensor(theta, dtype=torch.float32)
+        if num_candidates == 1:
+            return log_prob(theta, candidates.x[0])
+        theta = theta.expand(-1, batch, -1).repeat(1, num_candidates, 1)
+        each = log_prob(theta, candidates.x.reshape(-1, dim_x))
+        weighted = each.unflatten(1, (num_candidates, batch)) + candidates.log_weight
+        return weighted.logsumexp(dim=1)
+
+    def corrections(self, x: Any, context: Context) -> Corrections:
+        """Return what the posterior is shown instead of x, with weights."""
+        x = as_matrix(x, "x", dim=getattr(self.posterior, "dim_x", None))
+        return self.corrector.corrections(x, as_entries(context, num_rows=len(x)))
+
+    def __repr__(self) -> str:
+        return f"CorrectedPosterior({self.posterior!r}, {self.corrector!r})"

@@ -1,0 +1,66 @@
+"""Where a posterior has seen data, so that it can say when an x lies far outside."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ma_sbi.validation import as_matrix
+
+__all__ = ["OutsideTrainingRange", "TrainingRange"]
+
+
+class OutsideTrainingRange(UserWarning):
+    """An observation lies far from every simulation that the posterior was trained on."""
+
+
+@dataclass(frozen=True)
+class TrainingRange:
+    """The simulations as an ellipsoid.
+
+    Distance is measured after whitening; far outside means ``slack`` times farther from
+    the centre than the farthest simulation.
+
+    Attributes:
+        center: Mean of the simulations, shape ``(dim_x,)``.
+        whitener: Matrix that makes their covariance the identity, ``(dim_x, dim_x)``.
+        radius: Distance beyond which an x is far outside.
+    """
+
+    center: Tensor
+    whitener: Tensor
+    radius: float
+
+    @classmethod
+    def of(cls, x: Any, slack: float = 1.5) -> TrainingRange:
+        """Measure the range of simulations x, shape ``(n, dim_x)``."""
+        x = as_matrix(x, "x", dtype=torch.float64)
+        center = x.mean(dim=0)
+        centred = x - center
+        values, vectors = torch.linalg.eigh(centred.T @ centred / len(x))
+        # A direction in which the simulations never vary still has a scale of its own.
+        values = values.clamp(min=max(1e-12 * values[-1].item(), 1e-30))
+        whitener = vectors / values.sqrt()
+        radius = slack * (centred @ whitener).norm(dim=1).max().item()
+        return cls(center.float(), whitener.float(), radius)
+
+    def outside(self, x: Tensor) -> Tensor:
+        """Tell which rows of x ``(batch, dim_x)`` lie far outside."""
+        distance = ((x - self.center.to(x)) @ self.whitener.to(x)).norm(dim=1)
+        return distance > self.radius
+
+    def warn(self, x: Tensor, stacklevel: int = 3) -> None:
+        """Warn if rows of x ``(batch, dim_x)`` lie far outside."""
+        rows = self.outside(x).nonzero().flatten().tolist()
+        if rows:
+            warnings.warn(
+                f"{len(rows)} of {len(x)} observations (first: row {rows[0]}) lie far "
+                "outside the simulations that the posterior was trained on, where its "
+                "draws mean little; check the correction, its context and the units",
+                OutsideTrainingRange,
+                stacklevel=stacklevel,
+            )

@@ -1,0 +1,79 @@
+"""Checks at the public border: a clear sentence before any work is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["as_count", "as_matrix", "as_pairs"]
+
+
+def as_matrix(
+    values: Any,
+    name: str,
+    *,
+    dim: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Turn what the user passed into a finite matrix with one row per observation.
+
+    Args:
+        values: Tensor, array, DataFrame or nested list; one observation may be a vector.
+        name: What to call it in an error.
+        dim: Number of columns it must have.
+        dtype: Type of the result.
+        device: Where to put the result; where it is, if None.
+
+    Raises:
+        ValueError: If it is not a finite, non-empty matrix of that width.
+    """
+    if not isinstance(values, Tensor):
+        try:
+            values = torch.as_tensor(np.asarray(values, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must hold numbers: {error}") from error
+    matrix = values.detach().to(dtype=dtype, device=device)
+    if matrix.ndim == 1:
+        # A vector is one observation, unless the observations are scalars.
+        matrix = matrix[:, None] if dim == 1 else matrix[None, :]
+    if matrix.ndim != 2 or matrix.numel() == 0:
+        raise ValueError(
+            f"{name} must be a non-empty matrix (observations x dimensions), "
+            f"got shape {tuple(values.shape)}"
+        )
+    if dim is not None and matrix.shape[1] != dim:
+        raise ValueError(f"{name} must have {dim} columns, got {matrix.shape[1]}")
+    if not torch.isfinite(matrix).all():
+        rows = (~torch.isfinite(matrix)).any(dim=1).nonzero().flatten().tolist()
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinite values in {len(rows)} of "
+            f"{len(matrix)} rows (first: row {rows[0]})"
+        )
+    return matrix
+
+
+def as_pairs(x_obs: Any, x_sim: Any) -> tuple[Tensor, Tensor]:
+    """Check that observations and simulations are paired row by row (float64)."""
+    observed = as_matrix(x_obs, "x_obs", dtype=torch.float64)
+    simulated = as_matrix(x_sim, "x_sim", dtype=torch.float64, device=observed.device)
+    if observed.shape != simulated.shape:
+        raise ValueError(
+            "x_obs and x_sim must be paired row by row, got "
+            f"{_size(observed)} and {_size(simulated)}"
+        )
+    return observed, simulated
+
+
+def as_count(value: int, name: str) -> int:
+    """Check that a count is a positive integer."""
+    if isinstance(value, bool) or int(value) != value or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return int(value)
+
+
+def _size(matrix: Tensor) -> str:
+    return f"{matrix.shape[0]} rows x {matrix.shape[1]} columns"
