@@ -48,6 +48,13 @@ class TrainingRange:
         radius = slack * (centred @ whitener).norm(dim=1).max().item()
         return cls(center.float(), whitener.float(), radius)
 
+    @classmethod
+    def of_moments(cls, mean: Tensor, std: Tensor) -> TrainingRange:
+        """Guess the range from mean and standard deviation alone, ``(dim_x,)`` each."""
+        mean, std = mean.detach().float(), std.detach().float()
+        # The typical distance of independent coordinates, and ten deviations more.
+        return cls(mean, torch.diag(1 / std), len(mean) ** 0.5 + 10.0)
+
     def outside(self, x: Tensor) -> Tensor:
         """Tell which rows of x ``(batch, dim_x)`` lie far outside."""
         distance = ((x - self.center.to(x)) @ self.whitener.to(x)).norm(dim=1)
