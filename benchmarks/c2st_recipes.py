@@ -95,9 +95,8 @@ def report(title: str, values: Tensor) -> None:
 
 
 def speed(num_cases: int = 12, num_draws: int = 500) -> None:
-    print(
-        f"\nCPU seconds for {num_cases} cases x {num_draws} draws\ndim   mlp  fast  ratio"
-    )
+    print(f"\nCPU seconds for {num_cases} cases x {num_draws} draws")
+    print("dim   mlp  fast  ratio")
     for dim in (2, 5, 10):
         draws = [part[:, :num_cases] for part in batch(dim, num_draws, seed=0)]
         seconds = {}

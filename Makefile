@@ -1,0 +1,53 @@
+# Every target makes its own environment; the second time it is there already.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Small torch operations on busy threads crawl: one thread per process.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test test-all lint format bench docs clean
+
+demo: $(VENV)/.base
+	$(BIN)/ma-sbi demo
+
+test: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/pytest -n 2 -m "not slow"
+
+test-all: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/pytest -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.base
+	$(ONE_THREAD) $(BIN)/python benchmarks/corrector_recipes.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/overhead.py
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is in site/index.html"
+
+clean:
+	rm -rf $(VENV) site build dist
+
+# torch comes first and pinned: an open range would pull the CUDA build.
+$(VENV)/.base: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch==2.13.0
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(PIP) --editable ".[dev,text]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.base
+	$(PIP) --editable ".[docs]"
+	@touch $@

@@ -1,0 +1,36 @@
+"""The check every metric of posterior draws makes first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ma_sbi.validation import as_matrix
+
+__all__ = ["as_draws"]
+
+
+def as_draws(values: Any, name: str) -> Tensor:
+    """Turn draws into a finite float32 tensor ``(num_samples, batch, dim)``.
+
+    Args:
+        values: Tensor, array or nested list.
+        name: What to call it in an error.
+
+    Raises:
+        ValueError: If it has another number of axes or is not finite.
+
+    Example:
+        >>> as_draws([[[0.0, 1.0]], [[2.0, 3.0]]], "samples").shape
+        torch.Size([2, 1, 2])
+    """
+    draws = values if isinstance(values, Tensor) else torch.as_tensor(np.array(values))
+    if draws.ndim != 3 or draws.numel() == 0:
+        raise ValueError(
+            f"{name} must have shape (num_samples, batch, dim), none of them zero, "
+            f"got {tuple(draws.shape)}"
+        )
+    return as_matrix(draws.flatten(0, 1), name).reshape(draws.shape)
