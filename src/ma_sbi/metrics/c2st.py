@@ -124,11 +124,6 @@ def c2st_batch(
 
     Raises:
         ValueError: As for :func:`c2st`.
-
-    Example:
-        >>> draws = torch.linspace(0, 1, 50)[:, None, None].repeat(1, 2, 1)
-        >>> c2st_batch(draws, draws + 2, recipe="rf")
-        tensor([1., 1.])
     """
     if recipe not in RECIPES:
         raise ValueError(f"recipe must be one of {sorted(RECIPES)}, got {recipe!r}")
@@ -201,7 +196,7 @@ def _in_torch(
     data = torch.stack(
         [_standardise(*pair) for pair in zip(samples, reference, strict=True)]
     )
-    labels = torch.arange(2.0).repeat_interleave(samples.shape[1])
+    labels = torch.tensor([0.0, 1.0]).to(data).repeat_interleave(samples.shape[1])
     return cross_validated_accuracy(
         data,
         labels,

@@ -95,7 +95,7 @@ class _Networks:
         self.widths = [len(part) for part in matrices + biases]
         self.num_penalised = sum(self.widths[: len(matrices)])
         self.weights = first.repeat(count, 1)
-        self.moments = torch.zeros(2, *self.weights.shape)
+        self.moments = self.weights.new_zeros(2, *self.weights.shape)
         self.step = 0
 
     def logits(self, weights: Tensor, x: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ def _fit(
     """
     (x, labels), (x_held_out, labels_held_out) = train, held_out
     best = networks.weights.clone()
-    best_accuracy = torch.full((len(x),), -torch.inf)
+    best_accuracy = x.new_full((len(x),), -torch.inf)
     running, stalled = torch.arange(len(x)), torch.zeros(len(x))
     order = np.arange(len(labels))
     for _ in range(max_epochs):
