@@ -5,6 +5,9 @@ import pytest
 import torch
 from torch.distributions import Distribution, MultivariateNormal
 
+# Small operations on busy threads crawl.
+torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True)
 def _seed():

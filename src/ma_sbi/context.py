@@ -57,7 +57,7 @@ def distinct(entries: Entries) -> tuple[Entries, np.ndarray]:
             columns = list(entries.columns)
             groups = entries.groupby(columns, dropna=False, sort=False)
             first = entries.drop_duplicates().reset_index(drop=True)
-            return first, groups.ngroup().to_numpy()
+            return first, groups.ngroup().to_numpy(copy=True)
         codes, uniques = pd.factorize(entries, use_na_sentinel=False)
     except TypeError as error:
         raise ValueError(

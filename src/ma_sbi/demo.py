@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -72,9 +73,12 @@ def run_demo(
     train = task.draw(num_simulations, seed=seed)
 
     stage("Training a neural spline flow on them (most of the time goes here)")
-    posterior = fit_flow(
-        task.prior, train.theta, train.x_sim, max_epochs=max_epochs, seed=seed
-    )
+    with warnings.catch_warnings():
+        # A demonstration stops early on purpose.
+        warnings.filterwarnings("ignore", message="Maximum number of epochs")
+        posterior = fit_flow(
+            task.prior, train.theta, train.x_sim, max_epochs=max_epochs, seed=seed
+        )
 
     stage(f"Learning the departures from {num_calibration} texts and data pairs")
     calibration = task.draw(num_calibration, seed=seed + 1)

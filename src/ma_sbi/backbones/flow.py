@@ -66,7 +66,8 @@ def fit_flow(
     """
     if flow not in NUM_TRANSFORMS:
         raise ValueError(f"flow must be one of {sorted(NUM_TRANSFORMS)}, got {flow!r}")
-    as_count(max_epochs, "max_epochs")
+    if as_count(max_epochs, "max_epochs") < 2:
+        raise ValueError("max_epochs must be at least 2, which is the least sbi can do")
     simulations = check_simulations(prior, theta, x, device)
     builder = posterior_nn(
         f"zuko_{flow}",
@@ -133,7 +134,8 @@ class FlowPosterior(Amortized):
         assert self.prior is not None
         inside = self.prior.support.check(theta)
         # The bijection is undefined outside; any inside point keeps it finite there.
-        safe = torch.where(inside[..., None], theta, self.prior.sample())
+        anywhere = self.to_real.inv(torch.zeros_like(theta))
+        safe = torch.where(inside[..., None], theta, anywhere)
         real_theta = self.to_real(safe)
         log_prob = self.estimator.log_prob(real_theta, condition=x)
         log_prob = log_prob + self.to_real.log_abs_det_jacobian(safe, real_theta)

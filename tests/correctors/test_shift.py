@@ -1,0 +1,266 @@
+"""Tests for ma_sbi.correctors.shift and the composition beneath it."""
+
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from ma_sbi import CategoryEncoder, HashEncoder, NumberEncoder, ShiftCorrector
+from ma_sbi.correctors import Network, Ridge
+from tests.correctors.worlds import TEXTS, shifted_world
+
+RECIPES = ["converged", "paper"]
+
+
+def relative_error(corrector, world):
+    return ((corrector.shift(TEXTS) - world.shifts).norm() / world.shifts.norm()).item()
+
+
+def root_mean_square_errors(recipe_errors):
+    return torch.tensor(recipe_errors).square().mean(dim=0).sqrt()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_same_seed_same_shift(recipe):
+    world = shifted_world(40, noise=0.1)
+    first, second = (
+        ShiftCorrector(HashEncoder(), recipe).fit(*world[:3], seed=7).shift(TEXTS)
+        for _ in range(2)
+    )
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_fitting_leaves_the_global_generator_alone(recipe):
+    world = shifted_world(40)
+    before = torch.get_rng_state()
+    ShiftCorrector(HashEncoder(), recipe).fit(*world[:3], seed=0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_correct_subtracts_the_shift_and_corrections_agree(recipe):
+    world = shifted_world(40)
+    corrector = ShiftCorrector(HashEncoder(), recipe).fit(*world[:3], seed=0)
+    corrected = corrector.correct(world.x_obs, world.context)
+    expected = world.x_obs - corrector.shift(world.context)
+    torch.testing.assert_close(corrected, expected)
+    candidates = corrector.corrections(world.x_obs, world.context)
+    assert candidates.x.shape == (1, 40, 8)
+    assert candidates.x.dtype == torch.float32
+    assert torch.equal(candidates.x[0], corrected)
+    assert torch.equal(candidates.log_weight, torch.zeros(1, 40))
+    assert torch.equal(candidates.log_abs_det, torch.zeros(1, 40))
+
+
+@pytest.mark.parametrize("n", [20, 100, 500])
+def test_converged_recovers_deterministic_shifts(n):
+    world = shifted_world(n)
+    corrector = ShiftCorrector(HashEncoder()).fit(*world[:3])
+    assert relative_error(corrector, world) <= 1e-3
+
+
+def test_the_paper_recipe_stops_far_from_the_solution_at_100_triples():
+    world = shifted_world(100)
+    corrector = ShiftCorrector(HashEncoder(), "paper").fit(*world[:3], seed=0)
+    assert 0.2 < relative_error(corrector, world) < 0.8
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("n", [20, 100, 500])
+def test_converged_is_no_worse_than_the_mean_of_each_regime(n, noise):
+    errors = []
+    for seed in range(30):
+        world = shifted_world(n, noise=noise, seed=seed)
+        corrector = ShiftCorrector(HashEncoder()).fit(*world[:3])
+        delta = world.x_obs - world.x_sim
+        means = torch.stack([delta[world.regime == k].mean(dim=0) for k in range(4)])
+        errors.append(
+            [
+                (estimate - world.shifts).norm().item()
+                for estimate in (corrector.shift(TEXTS), means)
+            ]
+        )
+    ours, regime_mean = root_mean_square_errors(errors)
+    assert ours <= 1.05 * regime_mean
+
+
+def test_a_context_that_tells_nothing_leaves_the_average_shift():
+    world = shifted_world(400, noise=0.5)
+    shuffled = torch.randperm(400, generator=torch.Generator().manual_seed(1))
+    context = [world.context[i] for i in shuffled]
+    corrector = ShiftCorrector(HashEncoder()).fit(context, world.x_obs, world.x_sim)
+    average = (world.x_obs - world.x_sim).mean(dim=0)
+    # Within a few standard errors of one regime's mean, sd about 0.6 over 100 rows.
+    assert (corrector.shift(TEXTS) - average).abs().max() < 4 * 0.6 / 10
+
+
+def test_a_missing_context_gets_the_average_shift_if_none_was_seen():
+    world = shifted_world(40)
+    corrector = ShiftCorrector(HashEncoder()).fit(*world[:3])
+    average = (world.x_obs - world.x_sim).mean(dim=0)
+    torch.testing.assert_close(
+        corrector.shift([None, ""]), average.expand(2, -1), atol=1e-5, rtol=0
+    )
+
+
+def test_missing_contexts_among_the_triples_form_a_regime():
+    world = shifted_world(40)
+    context = [None if text == TEXTS[0] else text for text in world.context]
+    corrector = ShiftCorrector(HashEncoder()).fit(context, world.x_obs, world.x_sim)
+    shift = corrector.shift([None, *TEXTS[1:]])
+    torch.testing.assert_close(shift, world.shifts, atol=1e-4, rtol=0)
+
+
+def test_a_text_unlike_any_other_is_not_extrapolated():
+    world = shifted_world(40)
+    corrector = ShiftCorrector(HashEncoder()).fit(*world[:3])
+    length = corrector.shift(["Zwölf Boxkämpfer jagen Viktor quer"]).norm()
+    assert length < 1.2 * world.shifts.norm(dim=1).max()
+
+
+def test_a_smooth_function_of_a_number_is_learned():
+    z = torch.rand(500, generator=torch.Generator().manual_seed(0))
+    x_sim = torch.randn(500, 2)
+    shift = torch.stack([torch.sin(6 * z), z.square()], dim=1)
+    corrector = ShiftCorrector(NumberEncoder()).fit(z, x_sim + shift, x_sim)
+    grid = torch.linspace(0.05, 0.95, 19)
+    expected = torch.stack([torch.sin(6 * grid), grid.square()], dim=1)
+    torch.testing.assert_close(corrector.shift(grid), expected, atol=5e-3, rtol=0)
+
+
+@pytest.mark.parametrize("max_landmarks", [20, 64])
+def test_more_contexts_than_landmarks_are_approximated(max_landmarks):
+    z = torch.rand(3000, generator=torch.Generator().manual_seed(0))
+    x_sim = torch.randn(3000, 1)
+    x_obs = x_sim + torch.sin(3 * z)[:, None]
+    recipe = Ridge(max_landmarks=max_landmarks)
+    corrector = ShiftCorrector(NumberEncoder(), recipe).fit(z, x_obs, x_sim, seed=0)
+    grid = torch.linspace(0.05, 0.95, 19)
+    torch.testing.assert_close(
+        corrector.shift(grid), torch.sin(3 * grid)[:, None], atol=1e-2, rtol=0
+    )
+
+
+def test_mixed_columns_go_through_a_column_transformer():
+    world = shifted_world(200)
+    dose = torch.rand(200)
+    table = pd.DataFrame({"note": world.context, "dose": dose.numpy()})
+    x_obs = world.x_obs + dose[:, None]
+    encoder = ColumnTransformer(
+        [("note", CategoryEncoder(), "note"), ("dose", NumberEncoder(), ["dose"])]
+    )
+    corrector = ShiftCorrector(encoder).fit(table, x_obs, world.x_sim)
+    query = pd.DataFrame({"note": TEXTS, "dose": [0.5] * 4})
+    torch.testing.assert_close(
+        corrector.shift(query), world.shifts + 0.5, atol=0.05, rtol=0
+    )
+
+
+def test_any_sklearn_transformer_is_an_encoder():
+    world = shifted_world(100)
+    corrector = ShiftCorrector(TfidfVectorizer()).fit(*world[:3])
+    assert relative_error(corrector, world) <= 1e-3
+
+
+def test_parameters_can_be_read_and_cloned():
+    corrector = ShiftCorrector(HashEncoder(dim=32), recipe="paper")
+    params = corrector.get_params()
+    assert params["recipe"] == "paper"
+    assert params["encoder__dim"] == 32
+    assert clone(corrector).get_params()["encoder__dim"] == 32
+
+
+def test_the_paper_recipe_is_the_appendix():
+    network = ShiftCorrector(HashEncoder(), "paper").fitting
+    assert network == Network(
+        layers=3,
+        hidden=128,
+        learning_rate=1e-3,
+        batch_size=256,
+        epochs=30,
+        weight_decay=0.0,
+    )
+    world = shifted_world(20)
+    fitted = ShiftCorrector(HashEncoder(), "paper").fit(*world[:3], seed=0)
+    modules = fitted.coefficients_.network
+    assert [type(m).__name__ for m in modules] == ["Linear", "GELU"] * 2 + ["Linear"]
+    assert [m.out_features for m in modules[::2]] == [128, 128, 8]
+
+
+class TestBadInput:
+    world = shifted_world(20)
+
+    def fit(self, **changed):
+        inputs = {
+            "context": self.world.context,
+            "x_obs": self.world.x_obs,
+            "x_sim": self.world.x_sim,
+            **changed,
+        }
+        return ShiftCorrector(HashEncoder()).fit(**inputs)
+
+    def test_pairs_of_different_lengths(self):
+        with pytest.raises(ValueError, match="20 rows x 8 columns and 19 rows"):
+            self.fit(x_sim=self.world.x_sim[:-1])
+
+    def test_pairs_of_different_width(self):
+        with pytest.raises(ValueError, match="20 rows x 8 columns and 20 rows x 7"):
+            self.fit(x_sim=self.world.x_sim[:, :7])
+
+    def test_context_of_another_length(self):
+        with pytest.raises(ValueError, match="expected 20, got 3"):
+            self.fit(context=["a", "b", "c"])
+
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+    @pytest.mark.parametrize("name", ["x_obs", "x_sim"])
+    def test_values_that_are_not_finite(self, name, bad):
+        values = getattr(self.world, name).clone()
+        values[3, 1] = bad
+        with pytest.raises(ValueError, match=rf"{name} must be finite.*row 3"):
+            self.fit(**{name: values})
+
+    def test_an_empty_context(self):
+        with pytest.raises(ValueError, match="context is empty"):
+            self.fit(context=[])
+
+    def test_a_text_that_is_not_a_string(self):
+        with pytest.raises(ValueError, match="encodes texts, got 7"):
+            self.fit(context=[*self.world.context[:-1], 7])
+
+    def test_one_regime_only(self):
+        with pytest.warns(UserWarning, match="same context"):
+            corrector = self.fit(context=["all the same"] * 20)
+        average = (self.world.x_obs - self.world.x_sim).mean(dim=0)
+        torch.testing.assert_close(
+            corrector.shift("anything")[0], average, atol=1e-5, rtol=0
+        )
+
+    def test_an_unfitted_corrector(self):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            ShiftCorrector(HashEncoder()).correct(torch.zeros(1, 8), "a")
+        with pytest.raises(ValueError, match="not fitted yet"):
+            ShiftCorrector(HashEncoder()).shift("a")
+
+    def test_an_x_of_another_width(self):
+        with pytest.raises(ValueError, match="x must have 8 columns, got 5"):
+            self.fit().correct(torch.zeros(2, 5), ["a", "b"])
+
+    def test_an_x_that_is_not_finite(self):
+        with pytest.raises(ValueError, match="x must be finite"):
+            self.fit().correct(torch.full((1, 8), torch.nan), "a")
+
+    def test_an_unknown_recipe(self):
+        with pytest.raises(ValueError, match="recipe must be one of"):
+            ShiftCorrector(HashEncoder(), "fast").fit(*self.world[:3])
+
+    def test_nonsense_for_numbers(self):
+        with pytest.raises(ValueError, match="x_obs must hold numbers"):
+            self.fit(x_obs="not data")
+
+    def test_an_impossible_network(self):
+        with pytest.raises(ValueError, match="epochs must be at least 1"):
+            Network(epochs=0)

@@ -1,0 +1,31 @@
+"""Calibration triples with known shifts."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+TEXTS = [
+    "The sensor was recalibrated this morning and reads high.",
+    "Operators report a slow drift of the baseline since noon.",
+    "A filter was replaced; readings are damped.",
+    "Night shift: the cooling failed and the detector ran warm.",
+]
+
+
+class World(NamedTuple):
+    context: list[str]
+    x_obs: Tensor
+    x_sim: Tensor
+    shifts: Tensor
+    regime: Tensor
+
+
+def shifted_world(n, *, noise=0.0, dim_x=8, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    directions = torch.randn(len(TEXTS), dim_x, generator=rng)
+    shifts = torch.nn.functional.normalize(directions, dim=1)
+    regime = torch.arange(n) % len(TEXTS)
+    x_sim = 3 * torch.randn(n, dim_x, generator=rng)
+    x_obs = x_sim + shifts[regime] + noise * torch.randn(n, dim_x, generator=rng)
+    return World([TEXTS[i] for i in regime], x_obs, x_sim, shifts, regime)

@@ -1,0 +1,228 @@
+"""Laws that hold for every posterior: our backbones and everything adapted."""
+
+import warnings
+
+import pytest
+import torch
+from torch.distributions import Independent, Normal
+
+from ma_sbi import CorrectedPosterior
+from ma_sbi.adapters import LeakyPosterior
+from ma_sbi.correctors import BaseCorrector
+from ma_sbi.protocols import Corrections
+from tests.posteriors import DENSE, NOISE, POSTERIORS, PRIOR
+
+X = torch.tensor([[0.5, -0.5, 0.0], [1.0, 1.0, -1.0], [0.0, 0.3, -0.8], [-1.2, 0, 1]])
+
+every_posterior = pytest.mark.parametrize("name", POSTERIORS)
+every_density = pytest.mark.parametrize("name", DENSE)
+
+
+class Candidates(BaseCorrector):
+    """A corrector with fixed shifts and weights, whatever the context."""
+
+    def __init__(self, shifts, weights):
+        self.shifts, self.weights = torch.tensor(shifts), torch.tensor(weights)
+
+    def corrections(self, x, context):
+        shape = (len(self.shifts), len(x))
+        return Corrections(
+            x=x - self.shifts[:, None],
+            log_weight=self.weights.log()[:, None].expand(shape),
+            log_abs_det=torch.zeros(shape),
+        )
+
+
+@every_posterior
+def test_draws_have_the_shape_and_type_of_the_protocol(name):
+    draws = POSTERIORS[name]().sample(7, X, seed=0)
+    assert draws.shape == (7, 4, 3)
+    assert draws.dtype == torch.float32
+    assert torch.isfinite(draws).all()
+
+
+@every_posterior
+def test_same_seed_same_draws_and_the_global_generator_is_left_alone(name):
+    posterior = POSTERIORS[name]()
+    before = torch.get_rng_state()
+    first, second = (posterior.sample(5, X, seed=3) for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, posterior.sample(5, X, seed=4))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@every_posterior
+def test_draws_follow_the_observation(name):
+    draws = POSTERIORS[name]().sample(400, X, seed=0)
+    # The networks are tiny: they must leave the prior (deviation 1.15) well behind. How
+    # exact a properly trained backbone is, the tests of the backbones say.
+    assert (draws.mean(dim=0) - X).abs().max() < 1.15 / 4
+    assert draws.std(dim=0).max() < 1.15 / 2
+
+
+@every_posterior
+def test_a_batch_has_the_law_of_its_rows(name):
+    posterior = POSTERIORS[name]()
+    num = 400
+    together = posterior.sample(num, X, seed=0).mean(dim=0)
+    alone = torch.stack(
+        [posterior.sample(num, row[None], seed=9).mean(dim=0)[0] for row in X]
+    )
+    # Difference of two means, 12 comparisons: 4.5 standard errors.
+    error = (2 / num) ** 0.5 * 1.7 * NOISE
+    assert (together - alone).abs().max() < 4.5 * error
+
+
+@every_posterior
+def test_draws_stay_inside_the_prior_far_outside_the_simulations(name):
+    posterior = POSTERIORS[name]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            draws = posterior.sample(50, torch.tensor([[2.2, 2.2, 2.2]]), seed=0)
+        except ValueError as error:
+            # A leaky posterior without a density says so instead of running for ever.
+            assert "no density to resample by" in str(error)
+            return
+    assert PRIOR.support.check(draws).all()
+
+
+@every_posterior
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.full((1, 3), torch.nan), "x must be finite"),
+        (torch.zeros(0, 3), "non-empty matrix"),
+        (torch.zeros(2, 3, 3), "non-empty matrix"),
+    ],
+    ids=["nan", "empty", "three_dimensional"],
+)
+def test_bad_observations_are_refused(name, x, message):
+    with pytest.raises(ValueError, match=message):
+        POSTERIORS[name]().sample(2, x)
+
+
+@every_posterior
+def test_a_wrong_width_is_refused(name):
+    posterior = POSTERIORS[name]()
+    if posterior.dim_x is None:
+        pytest.skip("this posterior does not know the width of x")
+    with pytest.raises(ValueError, match="x must have 3 columns, got 5"):
+        posterior.sample(2, torch.zeros(1, 5))
+
+
+@every_posterior
+@pytest.mark.parametrize("num_samples", [0, -1, 1.5, True], ids=repr)
+def test_a_bad_number_of_draws_is_refused(name, num_samples):
+    with pytest.raises(ValueError, match="num_samples must be a positive integer"):
+        POSTERIORS[name]().sample(num_samples, X)
+
+
+@every_posterior
+def test_many_draws_are_made_in_several_passes(name, monkeypatch):
+    posterior = POSTERIORS[name]()
+    monkeypatch.setattr(posterior, "max_rows", 8)
+    assert posterior.sample(5, X, seed=0).shape == (5, 4, 3)
+
+
+@every_posterior
+def test_a_zero_shift_changes_nothing(name):
+    posterior = POSTERIORS[name]()
+    corrected = CorrectedPosterior(posterior, Candidates([[0.0] * 3], [1.0]))
+    assert torch.equal(
+        corrected.sample(5, X, "any", seed=1), posterior.sample(5, X, seed=1)
+    )
+
+
+@every_posterior
+def test_a_mixture_has_the_mean_of_its_weighted_candidates(name):
+    posterior = POSTERIORS[name]()
+    shifts, weights = [[0.5] * 3, [-0.3] * 3], [0.25, 0.75]
+    corrected = CorrectedPosterior(posterior, Candidates(shifts, weights))
+    num = 1000
+    draws = corrected.sample(num, X[2:3], "any", seed=0)
+    parts = [
+        posterior.sample(num, X[2:3] - torch.tensor(shift), seed=0).mean(dim=0)
+        for shift in shifts
+    ]
+    expected = 0.25 * parts[0] + 0.75 * parts[1]
+    # Spread of the mixture: between candidates 0.35, within about 0.25.
+    error = (0.35**2 + 2 * 0.25**2) ** 0.5 / num**0.5
+    assert (draws.mean(dim=0) - expected).abs().max() < 4 * error
+
+
+@every_posterior
+def test_mixture_draws_are_not_grouped_by_candidate(name):
+    posterior = POSTERIORS[name]()
+    corrected = CorrectedPosterior(
+        posterior, Candidates([[0.8] * 3, [-0.8] * 3], [0.5, 0.5])
+    )
+    draws = corrected.sample(400, torch.zeros(1, 3), "any", seed=0)[:, 0, 0]
+    upper = draws > 0
+    runs = 1 + (upper[1:] != upper[:-1]).sum().item()
+    # 400 fair coins make 200.5 runs, standard deviation 10.
+    assert abs(runs - 200.5) < 45
+
+
+@every_density
+def test_density_has_the_shape_of_the_protocol_and_is_minus_infinity_outside(name):
+    posterior = DENSE[name]()
+    theta = PRIOR.sample((6, 4))
+    theta[0] = 5.0
+    log_prob = posterior.log_prob(theta, X)
+    assert log_prob.shape == (6, 4)
+    assert (log_prob[0] == -torch.inf).all()
+    assert torch.isfinite(log_prob[1:]).all()
+    assert not log_prob.requires_grad
+
+
+@every_density
+def test_density_integrates_to_one_over_the_prior(name):
+    posterior = DENSE[name]()
+    # An x at the edge of the support, where a plain density would leak.
+    x = torch.tensor([[1.8, 0.0, 0.0]])
+    num = 40_000
+    wide = Independent(Normal(x, 3 * NOISE), 1)
+    theta = wide.sample((num,))
+    weight = (posterior.log_prob(theta, x) - wide.log_prob(theta)).exp()[:, 0]
+    error = weight.std() / num**0.5
+    assert abs(weight.mean() - 1) < 4 * error + 0.02  # 0.02: the leakage estimate's own
+
+
+@every_density
+def test_density_is_differentiable_in_theta(name):
+    theta = torch.zeros(3, 4, 3, requires_grad=True)
+    DENSE[name]().log_prob(theta, X).sum().backward()
+    assert torch.isfinite(theta.grad).all()
+    assert (theta.grad != 0).any()
+
+
+@every_density
+def test_mixture_density_is_the_weighted_sum(name):
+    posterior = DENSE[name]()
+    shifts, weights = [[0.1] * 3, [-0.2] * 3], [0.25, 0.75]
+    corrected = CorrectedPosterior(posterior, Candidates(shifts, weights))
+    theta = X + 0.1 * torch.randn(5, 4, 3)
+    parts = [
+        posterior.log_prob(theta, X - torch.tensor(shift)).exp() * weight
+        for shift, weight in zip(shifts, weights, strict=True)
+    ]
+    torch.testing.assert_close(
+        corrected.log_prob(theta, X, "any").exp(), sum(parts), rtol=0.02, atol=1e-5
+    )
+
+
+@every_density
+def test_a_theta_of_the_wrong_shape_is_refused(name):
+    with pytest.raises(ValueError, match="theta must have shape"):
+        DENSE[name]().log_prob(torch.zeros(4, 3), X)
+
+
+def test_a_posterior_that_leaks_everything_returns_in_bounded_time():
+    posterior = POSTERIORS["from_callable"]()
+    with pytest.warns(LeakyPosterior, match="at most 0 of"):
+        draws = posterior.sample(200, torch.tensor([[3.5, 0.0, 0.0]]), seed=0)
+    assert PRIOR.support.check(draws).all()
+    # The truncated density falls off as exp(-37 (2 - theta_1)) from the edge.
+    assert 1.9 < draws[:, 0, 0].mean() < 2.0
+    assert draws[:, 0, 1].mean().abs() < 0.1
