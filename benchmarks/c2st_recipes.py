@@ -63,9 +63,7 @@ def batch(dim: int, num_draws: int, seed: int) -> Pair:
 
 
 def agreement(num_workers: int, repeats: int) -> None:
-    header = (
-        "dim draws cases   mlp  fast  mean diff  mean abs  max abs  equal  yardstick"
-    )
+    header = "dim draws cases   mlp  fast  mean diff  mean abs  max abs  equal  yardstick"
     print(header)
     every = []
     for dim in (2, 5, 10):

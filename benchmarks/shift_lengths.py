@@ -1,4 +1,4 @@
-"""How long the regimes' shifts must be for NPE and Oracle to stand as far apart as in the paper.
+"""How long shifts must be for NPE and Oracle to stand as far apart as in the paper.
 
 Run once, before anything else was measured, on seeds that nothing else uses. The backbone
 is the paper's DDPM; observations are fresh draws from the prior predictive, none of

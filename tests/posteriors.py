@@ -51,9 +51,7 @@ def sbi_embedded():
             hidden_features=(32,),
             embedding_net=nn.Sequential(nn.Flatten(), nn.Linear(3, 3)),
         )
-        trainer = NPE(
-            PRIOR, builder, tracker=_NoTracker(), show_progress_bars=False
-        )
+        trainer = NPE(PRIOR, builder, tracker=_NoTracker(), show_progress_bars=False)
         theta, x = simulations(2000)
         trainer.append_simulations(theta, x[:, None, :])
         trainer.train(learning_rate=5e-3, max_num_epochs=20, show_train_summary=False)

@@ -14,7 +14,13 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 
-from ma_sbi import CategoryEncoder, HashEncoder, NumberEncoder, SentenceEncoder, encoders
+from ma_sbi import (
+    CategoryEncoder,
+    HashEncoder,
+    NumberEncoder,
+    SentenceEncoder,
+    encoders,
+)
 
 TEXTS = ["The sensor reads high.", "All is well.", "ok", "The sensor reads high."]
 
@@ -99,7 +105,9 @@ def test_hash_is_the_same_under_every_hash_seed():
         ).stdout
         for seed in ("0", "1")
     }
-    assert outputs == {HashEncoder().transform(["The sensor reads high."]).tobytes().hex() + "\n"}
+    assert outputs == {
+        HashEncoder().transform(["The sensor reads high."]).tobytes().hex() + "\n"
+    }
 
 
 def test_hash_buckets_and_signs_are_pinned():

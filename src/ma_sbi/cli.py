@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ma_sbi import __version__
@@ -28,10 +28,14 @@ def _print_version(requested: bool) -> None:  # noqa: FBT001 (typer's callback)
 
 @app.callback()
 def main(
+    *,
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version.",
         ),
     ] = False,
 ) -> None:
@@ -62,7 +66,7 @@ def demo(
     started = time.perf_counter()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        running: list[int] = []
+        running: list[TaskID] = []
 
         def stage(text: str) -> None:
             if running:

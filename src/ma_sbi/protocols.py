@@ -70,9 +70,7 @@ class Corrector(Protocol):
 class AmortizedPosterior(Protocol):
     """Anything that draws from q(theta | x) for a batch of observations."""
 
-    def sample(
-        self, num_samples: int, x: Tensor, *, seed: int | None = None
-    ) -> Tensor:
+    def sample(self, num_samples: int, x: Tensor, *, seed: int | None = None) -> Tensor:
         """Draw for x of shape ``(batch, dim_x)``.
 
         Returns:

@@ -124,7 +124,9 @@ def test_packed_passes_sbc_and_tarp_over_mixed_contexts(corrected):
     assert abs(check_tarp(ecp, alpha)[0]) < 10
 
 
-def test_packed_refuses_contexts_it_does_not_know_and_rows_that_are_not_packed(corrected):
+def test_packed_refuses_contexts_it_does_not_know_and_rows_that_are_not_packed(
+    corrected,
+):
     packed = corrected.packed(["reads high"])
     with pytest.raises(ValueError, match="row 1 was not among those"):
         packed.pack(X.repeat(2, 1), CONTEXTS)

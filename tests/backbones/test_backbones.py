@@ -29,7 +29,9 @@ BACKBONES = {
     "nsf": lambda *data, **o: fit_flow(
         *data, num_transforms=2, hidden=(32,), learning_rate=2e-3, max_epochs=22, **o
     ),
-    "ddpm_paper": lambda *data, **o: fit_ddpm(*data, hidden=128, batch_size=64, epochs=15, **o),
+    "ddpm_paper": lambda *data, **o: fit_ddpm(
+        *data, hidden=128, batch_size=64, epochs=15, **o
+    ),
     "ddpm_rescaled": lambda *data, **o: fit_ddpm(
         *data, schedule="rescaled", hidden=128, batch_size=64, epochs=15, **o
     ),
@@ -60,8 +62,10 @@ def _few_steps(posterior):
 @pytest.mark.parametrize("name", BACKBONES)
 def test_same_seed_same_network(name):
     data = gaussian_simulations(200)
-    draws = [BACKBONES[name](GAUSSIAN, *data, seed=5).sample(3, data[1][:2], seed=0)
-             for _ in range(2)]
+    draws = [
+        BACKBONES[name](GAUSSIAN, *data, seed=5).sample(3, data[1][:2], seed=0)
+        for _ in range(2)
+    ]
     assert torch.equal(*draws)
 
 

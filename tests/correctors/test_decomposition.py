@@ -3,8 +3,13 @@
 import pytest
 import torch
 
-from ma_sbi import ComposedCorrector, CorrectedPosterior, HashEncoder, ShiftCorrector
-from ma_sbi import decompose
+from ma_sbi import (
+    ComposedCorrector,
+    CorrectedPosterior,
+    HashEncoder,
+    ShiftCorrector,
+    decompose,
+)
 from ma_sbi.correctors import Affine, Point, Ridge
 from tests.correctors.worlds import TEXTS, shifted_world
 
@@ -39,9 +44,7 @@ def test_the_conditional_averages_to_zero(corrector, world):
 
 
 @pytest.mark.parametrize("part", ["marginal", "conditional"])
-def test_each_part_works_in_a_corrected_posterior(
-    part, corrector, world, exact_gaussian
-):
+def test_each_part_works_in_a_corrected_posterior(part, corrector, world, exact_gaussian):
     partial = getattr(decompose(corrector, world.context), part)
     x, context = world.x_obs[:4], world.context[:4]
     corrected = CorrectedPosterior(exact_gaussian, partial)

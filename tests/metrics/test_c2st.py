@@ -66,9 +66,7 @@ def test_fast_recipe_follows_mlp():
     # Folds of 83 pairs are uneven. Rounding has no time to grow; one row is 1 / 166.
     samples, reference = gaussians(83, 2, 0.7, batch=2)
     fast = c2st_batch(samples, reference, recipe="fast")
-    torch.testing.assert_close(
-        fast, c2st_batch(samples, reference), atol=0.01, rtol=0.0
-    )
+    torch.testing.assert_close(fast, c2st_batch(samples, reference), atol=0.01, rtol=0.0)
 
 
 @pytest.mark.slow
@@ -95,9 +93,7 @@ def test_batch_is_the_same_as_one_by_one():
 def test_values_do_not_depend_on_the_number_of_workers(recipe):
     samples, reference = gaussians(50, 2, 1.0, batch=3)
     alone = c2st_batch(samples, reference, recipe=recipe)
-    assert torch.equal(
-        alone, c2st_batch(samples, reference, recipe=recipe, num_workers=2)
-    )
+    assert torch.equal(alone, c2st_batch(samples, reference, recipe=recipe, num_workers=2))
 
 
 def test_same_seed_same_value_and_no_trace_in_the_callers_state():

@@ -65,8 +65,7 @@ def test_blank_rule_keeps_its_level_when_there_is_no_gap():
     num_trials, num_cases = 400, 30
     noise = rng.normal(0.0, 0.02, (num_trials, 2, num_cases))
     shown = [
-        not gap_closed(0.7 + a, 0.7 + a, 0.7 + b, num_bootstrap=400).blank
-        for a, b in noise
+        not gap_closed(0.7 + a, 0.7 + a, 0.7 + b, num_bootstrap=400).blank for a, b in noise
     ]
     # One side of a 95 % interval; the percentile bootstrap of 30 cases adds about 1 %.
     standard_error = (0.025 * 0.975 / num_trials) ** 0.5
@@ -102,8 +101,7 @@ def test_a_seed_without_a_gap_has_no_fraction():
 def test_same_seed_same_interval():
     method = NPE - [0.02, 0.10, 0.05, 0.20]
     first, second, other = (
-        gap_closed(NPE, method, ORACLE, seed=seed, num_bootstrap=50)
-        for seed in (0, 0, 1)
+        gap_closed(NPE, method, ORACLE, seed=seed, num_bootstrap=50) for seed in (0, 0, 1)
     )
     assert first == second
     assert (first.low, first.high) != (other.low, other.high)

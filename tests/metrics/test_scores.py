@@ -24,18 +24,14 @@ def truth():
 
 def test_log_score_is_the_density_of_the_true_parameters(truth):
     theta, x = truth
-    expected = -1.5 * torch.log(torch.tensor(torch.pi)) - (theta - x / 2).square().sum(
-        1
-    )
+    expected = -1.5 * torch.log(torch.tensor(torch.pi)) - (theta - x / 2).square().sum(1)
     torch.testing.assert_close(log_score(GaussianPosterior(), theta, x), expected)
 
 
 def test_log_score_passes_the_context_on(truth):
     theta, x = truth
     context = torch.linspace(-1, 1, len(x))
-    corrected = log_score(
-        GaussianPosterior(), theta, x + context[:, None], context=context
-    )
+    corrected = log_score(GaussianPosterior(), theta, x + context[:, None], context=context)
     torch.testing.assert_close(corrected, log_score(GaussianPosterior(), theta, x))
 
 

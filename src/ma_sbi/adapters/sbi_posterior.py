@@ -37,9 +37,7 @@ class SBIPosterior(NeuralPosterior):
         device = getattr(corrected.posterior, "device", "cpu")
         super().__init__(
             potential_fn=_Potential(corrected, correct, prior, device),
-            theta_transform=None
-            if prior is None
-            else mcmc_transform(prior, device=device),
+            theta_transform=None if prior is None else mcmc_transform(prior, device=device),
             device=device,
         )
         self.corrected = corrected

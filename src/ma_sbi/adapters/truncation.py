@@ -131,6 +131,12 @@ def sample_truncated(
         if len(rows) == 0:
             return kept
     total = num_samples + (max_rounds - 1) * max(num_samples, 500)
+    if log_prob is None:
+        raise ValueError(
+            f"no more than {filled[rows].min().item()} of {total} draws for row "
+            f"{rows[0].item()} lie inside the prior, and this posterior has no density to "
+            "resample by; the observation is far from the simulations"
+        )
     warnings.warn(
         f"for {len(rows)} of {len(x)} observations (first: row {rows[0].item()}) at most "
         f"{filled[rows].max().item()} of {total} draws lie inside the prior; the "
@@ -138,12 +144,6 @@ def sample_truncated(
         LeakyPosterior,
         stacklevel=5,
     )
-    if log_prob is None:
-        raise ValueError(
-            f"no more than {filled[rows].min().item()} of {total} draws for row "
-            f"{rows[0].item()} lie inside the prior, and this posterior has no density to "
-            "resample by; the observation is far from the simulations"
-        )
     for row in rows.tolist():
         proposals = prior.sample((num_proposals,)).to(kept)
         weight = log_prob(proposals[:, None], x[row, None])[:, 0]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from sbi.inference import NPE
 from sbi.neural_nets import posterior_nn
+from sbi.utils.sbiutils import within_support
 from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
@@ -131,8 +132,7 @@ class FlowPosterior(Amortized):
         Differentiable in theta; minus infinity outside the prior's support.
         """
         theta, x = self._check_density_input(theta, x)
-        assert self.prior is not None
-        inside = self.prior.support.check(theta)
+        inside = within_support(self.prior, theta)
         # The bijection is undefined outside; any inside point keeps it finite there.
         anywhere = self.to_real.inv(torch.zeros_like(theta))
         safe = torch.where(inside[..., None], theta, anywhere)
@@ -152,9 +152,7 @@ class _NoTracker:
 
     def log_metric(self, name: str, value: float, step: int | None = None) -> None: ...
 
-    def log_metrics(
-        self, metrics: dict[str, float], step: int | None = None
-    ) -> None: ...
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None: ...
 
     def log_params(self, params: dict[str, Any]) -> None: ...
 

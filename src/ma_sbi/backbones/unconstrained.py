@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sbi.utils.sbiutils import mcmc_transform
+from sbi.utils.sbiutils import mcmc_transform, within_support
 from sbi.utils.user_input_checks import process_prior
 from sbi.utils.user_input_checks_utils import move_distribution_to_device
 from torch import Tensor
@@ -68,7 +68,7 @@ def check_simulations(
         )
     if len(theta) < 20:
         raise ValueError(f"training needs at least 20 simulations, got {len(theta)}")
-    inside = prior.support.check(theta)
+    inside = within_support(prior, theta)
     if not inside.all():
         raise ValueError(
             f"{int((~inside).sum())} of {len(theta)} theta lie outside the prior's support"

@@ -72,8 +72,8 @@ class Affine:
     it needs no inverse and tolerates departures that lose information.
     """
 
-    center: Tensor | None = None
-    scale: Tensor | None = None
+    center: Tensor = torch.tensor(0.0)
+    scale: Tensor = torch.tensor(1.0)
 
     is_shift = False
 
@@ -85,14 +85,12 @@ class Affine:
 
     def basis(self, x: Tensor) -> Tensor:
         """Return one and the standardised x, shape ``(n, 1 + dim_x)``."""
-        assert self.center is not None and self.scale is not None
         standardised = (x - self.center.to(x)) / self.scale.to(x)
         return torch.cat([x.new_ones(len(x), 1), standardised], dim=1)
 
     def undo(self, x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
         """Subtract the affine departure."""
-        assert self.scale is not None
         departure = torch.einsum("nq,nqd->nd", self.basis(x), coefficients)
-        slope = coefficients[:, 1:] / self.scale.to(x)[:, None]
+        slope = coefficients[:, 1:] / self.scale.to(x).reshape(-1, 1)
         jacobian = torch.eye(x.shape[1]).to(x) - slope
         return x - departure, torch.linalg.slogdet(jacobian).logabsdet

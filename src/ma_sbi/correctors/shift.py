@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from torch import Tensor
+from typing import Literal
 
 from ma_sbi.correctors.composed import ComposedCorrector
 from ma_sbi.correctors.departures import Departure, Shift
 from ma_sbi.correctors.fitting import Fitting, Network, Ridge
 from ma_sbi.correctors.inference import Inference, Point
-from ma_sbi.protocols import Context, Encoder
+from ma_sbi.protocols import Encoder
 
 __all__ = ["ShiftCorrector"]
 

@@ -95,9 +95,7 @@ def c2st(samples: Any, reference: Any, *, recipe: str = "mlp", seed: int = 1) ->
         as_matrix(samples, "samples"),
         as_matrix(reference, "reference"),
     )
-    return c2st_batch(
-        samples[:, None], reference[:, None], recipe=recipe, seed=seed
-    ).item()
+    return c2st_batch(samples[:, None], reference[:, None], recipe=recipe, seed=seed).item()
 
 
 def c2st_batch(
@@ -157,9 +155,7 @@ def c2st_batch(
     return torch.cat(values)
 
 
-def _accuracies(
-    samples: Array, reference: Array, settings: Recipe, seed: int
-) -> Tensor:
+def _accuracies(samples: Array, reference: Array, settings: Recipe, seed: int) -> Tensor:
     """Run the tests of one worker on draws of shape ``(batch, num_samples, dim)``."""
     run = _in_torch if settings["engine"] == "torch" else _in_sbi
     with threadpool_limits(1):
@@ -189,9 +185,7 @@ def _in_sbi(samples: Tensor, reference: Tensor, settings: Recipe, seed: int) -> 
     return torch.stack(values).float()
 
 
-def _in_torch(
-    samples: Tensor, reference: Tensor, settings: Recipe, seed: int
-) -> Tensor:
+def _in_torch(samples: Tensor, reference: Tensor, settings: Recipe, seed: int) -> Tensor:
     """Run all tests at once."""
     data = torch.stack(
         [_standardise(*pair) for pair in zip(samples, reference, strict=True)]

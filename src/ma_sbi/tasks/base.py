@@ -1,0 +1,261 @@
+"""What every task offers: a world whose right answer is known."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from sbi.utils import BoxUniform
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ma_sbi.randomness import generator, seeded
+from ma_sbi.tasks.regimes import UNINFORMATIVE_TEXTS, Regime
+from ma_sbi.validation import as_count, as_matrix
+
+__all__ = ["Draws", "Regime", "Setting", "Task"]
+
+Setting = Literal["informative", "uninformative", "well_specified"]
+"""Whether the context tells the regime, is filler, or there is no departure at all."""
+
+# Beyond it, differences between log densities are lost in float64.
+FARTHEST = 1e9
+
+
+class Draws(NamedTuple):
+    """Joint draws of a task, row by row.
+
+    Attributes:
+        theta: Parameters, shape ``(n, dim_theta)``.
+        x_sim: What the simulator gives for them, shape ``(n, dim_x)``.
+        x_obs: What reality gives for them, shape ``(n, dim_x)``.
+        regime: Index of the active regime, shape ``(n,)``, int64.
+        context: What the log says, one text per row.
+    """
+
+    theta: Tensor
+    x_sim: Tensor
+    x_obs: Tensor
+    regime: Tensor
+    context: list[str]
+
+
+class Task(ABC):
+    """A prior, a simulator, the ways reality departs from it, and the exact posterior.
+
+    Results are float32 on the CPU. The same seed may be passed to every method: each
+    step has a random stream of its own, so ``draw(n, seed=s)`` and
+    ``simulate(draws.theta, seed=s)`` share their noise, and theta is independent of it.
+
+    Attributes:
+        name: Name in the registry.
+        prior: Distribution of theta, with event shape ``(dim_theta,)``.
+        regimes: The departures.
+        uninformative_texts: The filler texts.
+        setting: What the context tells.
+    """
+
+    name: ClassVar[str]
+    uninformative_texts: tuple[str, ...] = UNINFORMATIVE_TEXTS
+    # Rows of x whose reference is computed together: bounds the memory.
+    _rows_at_once: ClassVar[int] = 1024
+
+    def __init__(
+        self, prior: Distribution, regimes: tuple[Regime, ...], setting: Setting
+    ) -> None:
+        if setting not in get_args(Setting):
+            raise ValueError(
+                f"setting must be one of {', '.join(get_args(Setting))}, got {setting!r}"
+            )
+        self.prior = prior
+        self.regimes = regimes
+        self.setting = setting
+
+    @property
+    def dim_theta(self) -> int:
+        """Number of parameters."""
+        return self.prior.event_shape[0]
+
+    @property
+    def dim_x(self) -> int:
+        """Number of data dimensions."""
+        return len(self.regimes[0].shift)
+
+    def simulate(self, theta: Any, *, seed: int | None = None) -> Tensor:
+        """Run the simulator once for each row.
+
+        Args:
+            theta: Parameters, shape ``(n, dim_theta)``.
+            seed: Seed of the simulator's noise.
+
+        Returns:
+            Data of shape ``(n, dim_x)``.
+        """
+        theta = as_matrix(
+            theta, "theta", dim=self.dim_theta, dtype=torch.float64, device="cpu"
+        )
+        return self._simulate(theta, _stream(seed, "simulate")).float()
+
+    def depart(self, x: Any, regime: Any) -> Tensor:
+        """Turn the simulator's data into reality's: add the shift of the regime.
+
+        Args:
+            x: Data of the simulator, shape ``(n, dim_x)``.
+            regime: Index of the regime of each row, shape ``(n,)``, or one for all.
+
+        Returns:
+            Data of shape ``(n, dim_x)``; x itself in the well-specified setting.
+        """
+        x = as_matrix(x, "x", dim=self.dim_x, device="cpu")
+        regime = self._as_regime(regime, len(x))
+        if self.setting == "well_specified":
+            return x
+        return x + torch.stack([known.shift for known in self.regimes])[regime]
+
+    def observe(
+        self, theta: Any, regime: Any, *, seed: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Produce what the simulator and what reality give for the same theta.
+
+        Override this where reality departs before the data are summarised.
+
+        Args:
+            theta: Parameters, shape ``(n, dim_theta)``.
+            regime: Index of the regime of each row, shape ``(n,)``, or one for all.
+            seed: Seed of the noise, which both share.
+
+        Returns:
+            ``x_sim`` and ``x_obs``, each of shape ``(n, dim_x)``.
+        """
+        x_sim = self.simulate(theta, seed=seed)
+        return x_sim, self.depart(x_sim, regime)
+
+    def contexts(self, regime: Any, *, seed: int | None = None) -> list[str]:
+        """Write the log entry of each row.
+
+        Args:
+            regime: Index of the regime of each row, shape ``(n,)``.
+            seed: Seed of the choice among filler texts, which ignores the regime.
+
+        Returns:
+            One text per row: filler in the uninformative setting, else the regime's.
+        """
+        regime = self._as_regime(regime)
+        if self.setting != "uninformative":
+            return [self.regimes[index].text for index in regime.tolist()]
+        choice = torch.randint(
+            len(self.uninformative_texts),
+            regime.shape,
+            generator=_stream(seed, "contexts"),
+        )
+        return [self.uninformative_texts[index] for index in choice.tolist()]
+
+    def draw(self, n: int, *, seed: int | None = None) -> Draws:
+        """Draw parameters, both kinds of data, regimes and contexts.
+
+        Regimes are stratified: their counts differ by one at most, their order is
+        random.
+
+        Args:
+            n: Number of rows.
+            seed: Seed of everything.
+
+        Returns:
+            The draws, one row each.
+        """
+        n = as_count(n, "n")
+        with seeded(_substream(seed, "prior")):
+            theta = self.prior.sample((n,))
+        source = _stream(seed, "regimes")
+        # A random order of the regimes too: which are one short must not be fixed.
+        order = torch.randperm(len(self.regimes), generator=source)
+        shuffled = torch.randperm(n, generator=source)
+        regime = order[shuffled % len(self.regimes)]
+        x_sim, x_obs = self.observe(theta, regime, seed=seed)
+        return Draws(theta, x_sim, x_obs, regime, self.contexts(regime, seed=seed))
+
+    def reference(self, x: Any, num_samples: int, *, seed: int | None = None) -> Tensor:
+        """Draw from the exact posterior of the simulator, for any x.
+
+        The posterior is that of data without a departure: pass ``x_sim``, or an
+        ``x_obs`` to see where taking it at face value leads.
+
+        Args:
+            x: Data, shape ``(B, dim_x)``.
+            num_samples: Number of draws for each row.
+            seed: Seed of the draws.
+
+        Returns:
+            Draws inside the prior's support, shape ``(num_samples, B, dim_theta)``.
+
+        Raises:
+            ValueError: If x is not a finite matrix of that width, or astronomical.
+        """
+        x = as_matrix(x, "x", dim=self.dim_x, dtype=torch.float64, device="cpu")
+        num_samples = as_count(num_samples, "num_samples")
+        beyond = (x.abs() > FARTHEST).any(dim=1).nonzero().flatten().tolist()
+        if beyond:
+            raise ValueError(
+                f"x must lie within {FARTHEST:g} of zero to have a computable "
+                f"posterior, got larger values in rows {beyond}"
+            )
+        source = _stream(seed, "reference")
+        chunks = [
+            self._reference(rows, num_samples, source).float()
+            for rows in x.split(self._rows_at_once)
+        ]
+        return _inside(self.prior, torch.cat(chunks, dim=1))
+
+    @abstractmethod
+    def _simulate(self, theta: Tensor, source: torch.Generator | None) -> Tensor:
+        """Map float64 theta ``(n, dim_theta)`` to ``(n, dim_x)``."""
+
+    @abstractmethod
+    def _reference(
+        self, x: Tensor, num_samples: int, source: torch.Generator | None
+    ) -> Tensor:
+        """Map float64 x ``(B, dim_x)`` to ``(num_samples, B, dim_theta)``."""
+
+    def _as_regime(self, regime: Any, rows: int | None = None) -> Tensor:
+        """Check regime indices; a single one holds for every row."""
+        index = torch.as_tensor(regime, device="cpu")
+        if index.is_floating_point() or index.dtype == torch.bool or index.ndim > 1:
+            raise ValueError(
+                "regime must be one whole number per row, got "
+                f"{index.dtype} of shape {tuple(index.shape)}"
+            )
+        if not ((index >= 0) & (index < len(self.regimes))).all():
+            raise ValueError(
+                f"regime must lie between 0 and {len(self.regimes) - 1}, "
+                f"got values from {index.min()} to {index.max()}"
+            )
+        index = index.long()
+        if index.ndim == 0:
+            return index.expand(1 if rows is None else rows)
+        if rows is not None and len(index) != rows:
+            raise ValueError(
+                f"regime must have one entry per row, got {len(index)} for {rows} rows"
+            )
+        return index
+
+
+def _inside(prior: Distribution, theta: Tensor) -> Tensor:
+    """Undo rounding to float32 out of a box, whose upper edge has density zero."""
+    if not isinstance(prior, BoxUniform):
+        return theta
+    return theta.clamp(prior.low, torch.nextafter(prior.high, prior.low))
+
+
+def _substream(seed: int | None, step: str) -> int | None:
+    """Derive the seed of one step, unrelated to the seeds of all others."""
+    if seed is None:
+        return None
+    entropy = np.random.SeedSequence([seed % 2**64, zlib.crc32(step.encode())])
+    return int(entropy.generate_state(1, np.uint64)[0] >> 1)
+
+
+def _stream(seed: int | None, step: str) -> torch.Generator | None:
+    return generator(_substream(seed, step))

@@ -1,0 +1,102 @@
+"""The grid sampler against densities with known draws."""
+
+import pytest
+import torch
+from scipy.stats import beta, kstest
+
+from ma_sbi.tasks.grid_sampler import sample_on_grid
+
+NUM = 4000
+
+
+def source(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def box(low, high):
+    return torch.tensor(low).double(), torch.tensor(high).double()
+
+
+def test_one_dimensional_draws_follow_a_beta_law():
+    draws = sample_on_grid(
+        lambda point: (point.log() + 4 * (1 - point).log())[..., 0],
+        *box([[0.0]], [[1.0]]),
+        NUM,
+        cells=(16,),
+        steps=64,
+        generator=source(),
+    )
+    assert kstest(draws.flatten(), beta(2, 5).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("cells", [8, 32])
+def test_the_metropolis_steps_remove_the_error_of_the_grid(cells):
+    # Cells of a quarter to one standard deviation, a correlation of 0.8.
+    precision = torch.linalg.inv(torch.tensor([[1.0, 0.8], [0.8, 1.0]]).double())
+    draws = sample_on_grid(
+        lambda point: -torch.einsum("...i,ij,...j", point, precision, point) / 2,
+        *box([[-4.0, -4.0]], [[4.0, 4.0]]),
+        NUM,
+        cells=(cells, cells),
+        steps=64,
+        generator=source(),
+    )[:, 0]
+    assert kstest(draws[:, 0], "norm").pvalue > 1e-3
+    assert kstest((draws[:, 1] - 0.8 * draws[:, 0]) / 0.6, "norm").pvalue > 1e-3
+
+
+def test_a_needle_in_a_large_box_is_found():
+    centre = torch.tensor([[37.123456, -2.0], [-999.0, 0.5]]).double()
+    draws = sample_on_grid(
+        lambda point: -((point - centre) ** 2).sum(dim=-1) / (2 * 1e-8),
+        *box([[-1000.0, -1000.0]] * 2, [[1000.0, 1000.0]] * 2),
+        NUM,
+        cells=(32, 32),
+        steps=64,
+        generator=source(),
+    )
+    for row in range(2):
+        for axis in range(2):
+            noise = (draws[:, row, axis] - centre[row, axis]) / 1e-4
+            assert kstest(noise, "norm").pvalue > 1e-3
+
+
+def test_every_row_has_its_own_density_and_box():
+    low, high = box([[0.0], [10.0], [-5.0]], [[1.0], [12.0], [-4.0]])
+    draws = sample_on_grid(
+        lambda point: torch.zeros(point.shape[:2]).double(),
+        low,
+        high,
+        NUM,
+        cells=(16,),
+        steps=64,
+        generator=source(),
+    )
+    for row in range(3):
+        law = (low[row].item(), (high - low)[row].item())
+        assert kstest(draws[:, row, 0], "uniform", law).pvalue > 1e-3
+
+
+def test_draws_do_not_repeat():
+    draws = sample_on_grid(
+        lambda point: -point[..., 0].square() / 2,
+        *box([[-5.0]], [[5.0]]),
+        NUM,
+        cells=(8,),
+        steps=64,
+        generator=source(),
+    )
+    assert draws.unique().numel() == NUM
+
+
+def test_a_density_that_is_zero_everywhere_is_refused_by_row():
+    with pytest.raises(ValueError, match="1 of 2 rows .first: row 1"):
+        sample_on_grid(
+            lambda point: torch.where(
+                torch.tensor([True, False]), point[..., 0], -torch.inf
+            ),
+            *box([[0.0], [0.0]], [[1.0], [1.0]]),
+            NUM,
+            cells=(8,),
+            steps=64,
+        )
