@@ -31,11 +31,11 @@ bench: $(VENV)/.base
 	$(ONE_THREAD) $(BIN)/python benchmarks/overhead.py
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
-	@echo "The documentation is in site/index.html"
+	$(BIN)/sphinx-build -q -W -b html docs build/docs
+	@echo "The documentation is in build/docs/index.html"
 
 clean:
-	rm -rf $(VENV) site build dist
+	rm -rf $(VENV) build dist
 
 # torch comes first and pinned: an open range would pull the CUDA build.
 $(VENV)/.base: pyproject.toml constraints.txt

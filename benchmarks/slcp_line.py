@@ -73,7 +73,7 @@ def main(backbones: list[str], num_simulations: int, num_cal: int, seed: int) ->
         draws = {"NPE": posterior.sample(NUM_DRAWS, x_obs, seed=seed)}
         corrected = CorrectedPosterior(posterior, correctors["converged"])
         draws["MA-SBI"], sampling = seconds(
-            lambda: corrected.sample(NUM_DRAWS, x_obs, context, seed=seed)
+            lambda c=corrected: c.sample(NUM_DRAWS, x_obs, context, seed=seed)
         )
         papers = CorrectedPosterior(posterior, correctors["paper"])
         draws["MA-SBI, paper recipe"] = papers.sample(NUM_DRAWS, x_obs, context, seed=seed)

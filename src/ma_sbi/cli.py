@@ -53,7 +53,10 @@ def demo(
     calibration: Annotated[
         int, typer.Option(min=4, help="Texts with paired data to learn from.")
     ] = 100,
-    max_epochs: Annotated[int, typer.Option(min=1, help="Most epochs of training.")] = 60,
+    draws: Annotated[
+        int, typer.Option(min=200, help="Posterior draws per observation.")
+    ] = 500,
+    max_epochs: Annotated[int, typer.Option(min=2, help="Most epochs of training.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
 ) -> None:
     """Two moons under four regimes: NPE, MA-SBI from text, and the Oracle."""
@@ -76,6 +79,7 @@ def demo(
         result = run_demo(
             num_simulations=simulations,
             num_calibration=calibration,
+            num_draws=draws,
             max_epochs=max_epochs,
             seed=seed,
             stage=stage,
@@ -104,9 +108,8 @@ def demo(
     )
 
     picture = out / "posteriors.png"
-    first = {name: draws[:, :, 0] for name, draws in result.draws.items()}
-    order = {"reference": first["reference"], **{name: first[name] for name in METHODS}}
+    first = {name: values[:, :, 0] for name, values in result.draws.items()}
     texts = [regime.text for regime in result.task.regimes]
-    plot_posteriors(order, texts, limits=(-1.05, 1.05)).savefig(picture, dpi=150)
+    plot_posteriors(first, texts, limits=(-1.05, 1.05)).savefig(picture, dpi=150)
     elapsed = time.perf_counter() - started
     console.print(f"The picture is {picture} ({elapsed:.0f} s in all).")

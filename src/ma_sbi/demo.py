@@ -51,7 +51,7 @@ def run_demo(
     *,
     num_simulations: int = 10_000,
     num_calibration: int = 100,
-    num_observations: int = 5,
+    num_observations: int = 3,
     num_draws: int = 500,
     max_epochs: int = 60,
     seed: int = 0,
@@ -94,17 +94,20 @@ def run_demo(
     x_obs, notes = task.depart(x_sim, regime), task.contexts(regime)
     corrected = CorrectedPosterior(posterior, corrector)
     draws = {
+        "reference": task.reference(x_sim, num_draws, seed=seed),
         "NPE": posterior.sample(num_draws, x_obs, seed=seed),
         "MA-SBI": corrected.sample(num_draws, x_obs, notes, seed=seed),
         "Oracle": posterior.sample(num_draws, x_sim, seed=seed),
-        "reference": task.reference(x_sim, num_draws, seed=seed),
     }
 
     stage("Comparing with the exact posterior (C2ST)")
+    judged = torch.cat([draws[name] for name in METHODS], dim=1)
+    truth = draws["reference"].repeat(1, len(METHODS), 1)
+    scores = c2st_batch(judged, truth, recipe="fast").chunk(len(METHODS))
     shape = (len(texts), num_observations)
-    c2st = {
-        name: c2st_batch(draws[name], draws["reference"], recipe="fast").reshape(shape)
-        for name in METHODS
-    }
-    draws = {name: values.unflatten(1, shape) for name, values in draws.items()}
-    return DemoResult(task, draws, c2st, shift_error.item())
+    return DemoResult(
+        task=task,
+        draws={name: values.unflatten(1, shape) for name, values in draws.items()},
+        c2st={n: s.reshape(shape) for n, s in zip(METHODS, scores, strict=True)},
+        shift_error=shift_error.item(),
+    )
