@@ -56,14 +56,18 @@ def demo(
     draws: Annotated[
         int, typer.Option(min=200, help="Posterior draws per observation.")
     ] = 500,
-    max_epochs: Annotated[int, typer.Option(min=2, help="Most epochs of training.")] = 60,
+    max_epochs: Annotated[int, typer.Option(min=2, help="Most epochs of training.")] = 40,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
 ) -> None:
     """Two moons under four regimes: NPE, MA-SBI from text, and the Oracle."""
     # Imported late: the help must not wait for torch.
+    import torch
+
     from ma_sbi.demo import METHODS, run_demo
     from ma_sbi.report import plot_posteriors
 
+    # This process is ours, and small operations on busy threads crawl.
+    torch.set_num_threads(1)
     out.mkdir(parents=True, exist_ok=True)
     console = Console()
     started = time.perf_counter()

@@ -53,7 +53,7 @@ def run_demo(
     num_calibration: int = 100,
     num_observations: int = 3,
     num_draws: int = 500,
-    max_epochs: int = 60,
+    max_epochs: int = 40,
     seed: int = 0,
     stage: Callable[[str], None] = lambda text: None,
 ) -> DemoResult:

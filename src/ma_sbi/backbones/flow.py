@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from typing import Any, Literal
 
 import torch
@@ -87,14 +89,16 @@ def fit_flow(
         # Round 0 needs no prior; theta is on the real line, where sbi's checks of the
         # prior's bounds would not apply.
         trainer.append_simulations(simulations.real_theta, simulations.x)
-        estimator = trainer.train(
-            training_batch_size=min(batch_size, len(simulations.x) // 2),
-            learning_rate=learning_rate,
-            validation_fraction=validation_fraction,
-            stop_after_epochs=patience,
-            max_num_epochs=max_epochs - 1,  # sbi trains one epoch more than it is told
-            show_train_summary=False,
-        )
+        # sbi reports convergence with print, whatever it is told.
+        with nullcontext() if show_progress else redirect_stdout(io.StringIO()):
+            estimator = trainer.train(
+                training_batch_size=min(batch_size, len(simulations.x) // 2),
+                learning_rate=learning_rate,
+                validation_fraction=validation_fraction,
+                stop_after_epochs=patience,
+                max_num_epochs=max_epochs - 1,  # sbi trains one epoch more than told
+                show_train_summary=False,
+            )
     return FlowPosterior(
         estimator.eval().requires_grad_(requires_grad=False),
         prior=simulations.prior,
