@@ -1,33 +1,13 @@
 """Misspecification-aware simulation-based inference.
 
 ``context -> encoder -> corrector -> x -> posterior -> draws``
+
+The public names are listed in ``__init__.pyi`` and loaded when first used, so that the
+command line answers before torch and sbi are there.
 """
 
-from ma_sbi.adapters import from_callable, from_sbi, from_zuko
-from ma_sbi.backbones import fit_ddpm, fit_flow
-from ma_sbi.correctors import ComposedCorrector, ShiftCorrector, decompose
-from ma_sbi.encoders import (
-    CategoryEncoder,
-    HashEncoder,
-    NumberEncoder,
-    SentenceEncoder,
-)
-from ma_sbi.posterior import CorrectedPosterior
+import lazy_loader
 
-__all__ = [
-    "CategoryEncoder",
-    "ComposedCorrector",
-    "CorrectedPosterior",
-    "HashEncoder",
-    "NumberEncoder",
-    "SentenceEncoder",
-    "ShiftCorrector",
-    "decompose",
-    "fit_ddpm",
-    "fit_flow",
-    "from_callable",
-    "from_sbi",
-    "from_zuko",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
