@@ -19,6 +19,10 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
 autoclass_content = "class"
+# What scikit-learn generates is documented there.
+autodoc_default_options = {
+    "exclude-members": "set_fit_request, set_transform_request, set_output"
+}
 napoleon_use_rtype = False
 nitpicky = False
 html_theme = "furo"

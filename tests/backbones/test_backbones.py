@@ -136,7 +136,7 @@ def test_the_defaults_of_the_ddpm_are_the_papers():
     assert [m.out_features for m in layers[::2]] == [256, 256, 256, DIM]
 
 
-def test_the_papers_flow_has_eight_transforms_of_two_layers():
+def test_the_papers_flow_has_eight_transforms():
     posterior = fit_flow(
         GAUSSIAN, *gaussian_simulations(50), flow="maf", max_epochs=2, seed=0
     )
