@@ -25,7 +25,7 @@ class Amortized(ABC):
         prior: Prior over theta, if known.
         dim_x: Width of an observation, if known.
         training_range: Where the posterior has seen simulations, if known.
-        device: Where the posterior computes.
+        device: Where the posterior computes; where x is, if None.
     """
 
     max_rows = 200_000
@@ -37,12 +37,12 @@ class Amortized(ABC):
         prior: Distribution | None = None,
         dim_x: int | None = None,
         training_range: TrainingRange | None = None,
-        device: torch.device | str = "cpu",
+        device: torch.device | str | None = None,
     ) -> None:
         self.prior = prior
         self.dim_x = dim_x
         self.training_range = training_range
-        self.device = torch.device(device)
+        self.device = None if device is None else torch.device(device)
 
     @abstractmethod
     def _draw(self, num_samples: int, x: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class Amortized(ABC):
         if self.training_range is not None:
             self.training_range.warn(x)
         per_pass = max(1, self.max_rows // len(x))
-        with torch.no_grad(), seeded(seed, self.device):
+        with torch.no_grad(), seeded(seed, x.device):
             passes = [
                 self._draw(min(per_pass, num_samples - start), x)
                 for start in range(0, num_samples, per_pass)
@@ -73,7 +73,7 @@ class Amortized(ABC):
 
     def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
-        theta = torch.as_tensor(theta, dtype=torch.float32, device=self.device)
+        theta = torch.as_tensor(theta, dtype=torch.float32, device=x.device)
         if theta.ndim != 3 or theta.shape[1] not in (1, len(x)):
             raise ValueError(
                 "theta must have shape (num_samples, batch, dim_theta) with a batch of "

@@ -100,6 +100,18 @@ def test_draws_respect_the_bounds_of_the_prior(fit, prior, low):
     assert draws.min() >= low
 
 
+@pytest.mark.parametrize("fit", [fit_flow, fit_ddpm])
+def test_a_theta_exactly_on_the_bound_does_no_harm(fit):
+    theta, x = simulations(300)
+    theta[0], theta[1] = -2.0, 2.0
+    epochs = {"max_epochs": 2} if fit is fit_flow else {"epochs": 2}
+    posterior = fit(PRIOR, theta, x, seed=0, **epochs)
+    draws = posterior.sample(200, x[2:3], seed=0)
+    assert torch.isfinite(draws).all()
+    # An image at -87 would make the standard deviation of the real line five times as big.
+    assert 0.5 < draws.std() < 2.0
+
+
 def test_training_writes_no_files_and_leaves_the_prior_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     theta, x = simulations(100)

@@ -34,7 +34,7 @@ class SBIPosterior(NeuralPosterior):
 
     def __init__(self, corrected: CorrectedPosterior, correct: Correct) -> None:
         prior = getattr(corrected.posterior, "prior", None)
-        device = getattr(corrected.posterior, "device", "cpu")
+        device = getattr(corrected.posterior, "device", None) or torch.get_default_device()
         super().__init__(
             potential_fn=_Potential(corrected, correct, prior, device),
             theta_transform=None if prior is None else mcmc_transform(prior, device=device),

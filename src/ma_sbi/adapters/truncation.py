@@ -75,7 +75,7 @@ class DenseTruncated(Truncated):
         key = x.cpu().numpy().tobytes()
         if self._last_acceptance is None or self._last_acceptance[0] != key:
             rows_per_pass = max(1, 1_000_000 // self.leakage_samples)
-            with torch.no_grad(), seeded(0, self.device):
+            with torch.no_grad(), seeded(0, x.device):
                 share = [
                     within_support(self.prior, self._propose(self.leakage_samples, part))
                     for part in x.split(rows_per_pass)

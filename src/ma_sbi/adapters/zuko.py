@@ -41,7 +41,7 @@ class ZukoAdapter(DenseTruncated):
             prior=prior,
             dim_x=None if training_range is None else len(training_range.center),
             training_range=training_range,
-            device="cpu" if parameter is None else parameter.device,
+            device=None if parameter is None else parameter.device,
         )
         self.flow = flow
 

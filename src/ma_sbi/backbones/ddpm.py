@@ -165,14 +165,14 @@ class DiffusionPosterior(Amortized):
         """Run the reverse process for all draws of all observations at once."""
         condition = self.network.x_scale(x).repeat(num_samples, 1)
         dim_theta = len(self.network.theta_scale.mean)
-        noise = torch.randn(len(condition), dim_theta, device=self.device)
+        noise = torch.randn(len(condition), dim_theta, device=x.device)
         reverse = self._ancestral if self.few_steps is None else self._multistep
         real_theta = self.network.theta_scale.invert(reverse(noise, condition))
         return self.to_real.inv(real_theta).unflatten(0, (num_samples, len(x)))
 
     def _clean(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
         """Predict the undisturbed theta."""
-        now = torch.full((len(theta),), step, device=self.device)
+        now = torch.full((len(theta),), step, device=theta.device)
         noise = self.network(theta, now, condition)
         left = self.signal[step]
         return (theta - (1 - left).sqrt() * noise) / left.sqrt()
@@ -196,7 +196,7 @@ class DiffusionPosterior(Amortized):
         assert self.few_steps is not None
         scale, noise = self.signal.sqrt(), (1 - self.signal).sqrt()
         log_ratio = (scale / noise).log()
-        even = torch.linspace(0, 1, self.few_steps, device=self.device)
+        even = torch.linspace(0, 1, self.few_steps, device=theta.device)
         target = torch.lerp(log_ratio[-1], log_ratio[0], even)
         steps = (log_ratio - target[:, None]).abs().argmin(dim=1).unique().flip(0)
         before = None

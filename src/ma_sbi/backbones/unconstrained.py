@@ -74,4 +74,17 @@ def check_simulations(
             f"{int((~inside).sum())} of {len(theta)} theta lie outside the prior's support"
         )
     to_real = mcmc_transform(prior, device=device)
-    return Simulations(prior, to_real, to_real(theta), x, TrainingRange.of(x))
+    real_theta = _off_the_edge(to_real(theta))
+    return Simulations(prior, to_real, real_theta, x, TrainingRange.of(x))
+
+
+def _off_the_edge(real_theta: Tensor) -> Tensor:
+    """Bring back theta that lies exactly on a bound of the prior.
+
+    In float32 a uniform draw is exactly the bound once in ten million. Its image on the
+    real line is infinite, or as far as float32 goes, and would spoil the standardisation.
+    """
+    far = ~(real_theta.abs() < 80.0)
+    inner = real_theta.masked_fill(far, 0.0)
+    nearest = torch.where(real_theta < 0, inner.amin(dim=0), inner.amax(dim=0))
+    return torch.where(far, nearest, real_theta)
