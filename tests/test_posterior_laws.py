@@ -158,6 +158,19 @@ def test_mixture_draws_are_not_grouped_by_candidate(name):
     assert abs(runs - 200.5) < 45
 
 
+def test_the_choice_of_candidate_is_independent_of_the_draw():
+    posterior = POSTERIORS["from_callable_batched"]()
+    corrected = CorrectedPosterior(
+        posterior, Candidates([[0.8] * 3, [-0.8] * 3], [0.5, 0.5])
+    )
+    draws = corrected.sample(4000, torch.zeros(1, 3), "any", seed=0)[:, 0]
+    upper = draws[:, 0] > 0
+    noise = draws - torch.where(upper, 0.8, -0.8)[:, None]
+    difference = noise[upper].mean(dim=0) - noise[~upper].mean(dim=0)
+    # Two means of about 2000 draws each; five standard errors.
+    assert difference.abs().max() < 5 * NOISE * (2 / 2000) ** 0.5
+
+
 @every_density
 def test_density_has_the_shape_of_the_protocol_and_is_minus_infinity_outside(name):
     posterior = DENSE[name]()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from ma_sbi.randomness import generator, seeded
+from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.training_range import OutsideTrainingRange, TrainingRange
 from ma_sbi.validation import as_count, as_matrix
 
@@ -73,3 +73,9 @@ def test_the_warning_counts_the_rows():
     bounds = TrainingRange.of(torch.randn(100, 2))
     with pytest.warns(OutsideTrainingRange, match="2 of 3 observations .first: row 1"):
         bounds.warn(torch.tensor([[0.0, 0.0], [90.0, 0.0], [0.0, 90.0]]))
+
+
+def test_derived_seeds_are_repeatable_and_differ_by_purpose():
+    assert derive(1, "a") == derive(1, "a")
+    assert len({derive(1, "a"), derive(1, "b"), derive(2, "a"), 1}) == 4
+    assert derive(None, "a") is None

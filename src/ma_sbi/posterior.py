@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ma_sbi.context import as_entries
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Corrector
-from ma_sbi.randomness import generator
+from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class CorrectedPosterior:
             return self.posterior.sample(num_samples, candidates.x[0], seed=seed)
         # Each draw picks its candidate afresh, so that draws are not grouped by it.
         weight = candidates.log_weight.exp().T
-        rng = generator(seed, weight.device)
+        rng = generator(derive(seed, "candidates"), weight.device)
         pick = torch.multinomial(weight, num_samples, replacement=True, generator=rng)
         chosen = candidates.x[pick.T, torch.arange(batch, device=pick.device)]
         draws = self.posterior.sample(1, chosen.reshape(-1, dim_x), seed=seed)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
-__all__ = ["generator", "seeded"]
+__all__ = ["derive", "generator", "seeded"]
 
 
 @contextmanager
@@ -42,6 +44,18 @@ def generator(
     if seed is None:
         return None
     return torch.Generator(device=device).manual_seed(seed)
+
+
+def derive(seed: int | None, purpose: str) -> int | None:
+    """Derive the seed of one step from the seed of all, unrelated to those of the others.
+
+    Two steps that both started from the user's seed would draw the same numbers, and
+    what should be independent would not be.
+    """
+    if seed is None:
+        return None
+    entropy = np.random.SeedSequence([seed % 2**64, zlib.crc32(purpose.encode())])
+    return int(entropy.generate_state(1, np.uint64)[0] >> 1)
 
 
 def _backend(device: torch.device) -> str:

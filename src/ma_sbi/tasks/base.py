@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-import numpy as np
 import torch
 from sbi.utils import BoxUniform
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ma_sbi.randomness import generator, seeded
+from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.tasks.regimes import UNINFORMATIVE_TEXTS, Regime
 from ma_sbi.validation import as_count, as_matrix
 
@@ -167,7 +165,7 @@ class Task(ABC):
             The draws, one row each.
         """
         n = as_count(n, "n")
-        with seeded(_substream(seed, "prior")):
+        with seeded(derive(seed, "prior")):
             theta = self.prior.sample((n,))
         source = _stream(seed, "regimes")
         # A random order of the regimes too: which are one short must not be fixed.
@@ -249,13 +247,5 @@ def _inside(prior: Distribution, theta: Tensor) -> Tensor:
     return theta.clamp(prior.low, torch.nextafter(prior.high, prior.low))
 
 
-def _substream(seed: int | None, step: str) -> int | None:
-    """Derive the seed of one step, unrelated to the seeds of all others."""
-    if seed is None:
-        return None
-    entropy = np.random.SeedSequence([seed % 2**64, zlib.crc32(step.encode())])
-    return int(entropy.generate_state(1, np.uint64)[0] >> 1)
-
-
 def _stream(seed: int | None, step: str) -> torch.Generator | None:
-    return generator(_substream(seed, step))
+    return generator(derive(seed, step))
