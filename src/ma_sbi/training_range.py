@@ -28,12 +28,12 @@ class TrainingRange:
     Attributes:
         center: Mean of the simulations, shape ``(dim_x,)``.
         whitener: Matrix that makes their covariance the identity, ``(dim_x, dim_x)``.
-        radius: Distance beyond which an x is far outside.
+        radius: Distance beyond which an x is far outside, a scalar.
     """
 
     center: Tensor
     whitener: Tensor
-    radius: float
+    radius: Tensor
 
     @classmethod
     def of(cls, x: Any, slack: float = 1.5) -> TrainingRange:
@@ -45,20 +45,21 @@ class TrainingRange:
         # A direction in which the simulations never vary still has a scale of its own.
         values = values.clamp(min=max(1e-12 * values[-1].item(), 1e-30))
         whitener = vectors / values.sqrt()
-        radius = slack * (centred @ whitener).norm(dim=1).max().item()
-        return cls(center.float(), whitener.float(), radius)
+        radius = slack * (centred @ whitener).norm(dim=1).max()
+        return cls(center.float(), whitener.float(), radius.float())
 
     @classmethod
     def of_moments(cls, mean: Tensor, std: Tensor) -> TrainingRange:
         """Guess the range from mean and standard deviation alone, ``(dim_x,)`` each."""
         mean, std = mean.detach().float(), std.detach().float()
         # The typical distance of independent coordinates, and ten deviations more.
-        return cls(mean, torch.diag(1 / std), len(mean) ** 0.5 + 10.0)
+        radius = torch.tensor(len(mean) ** 0.5 + 10.0)
+        return cls(mean, torch.diag(1 / std), radius)
 
     def outside(self, x: Tensor) -> Tensor:
         """Tell which rows of x ``(batch, dim_x)`` lie far outside."""
         distance = ((x - self.center.to(x)) @ self.whitener.to(x)).norm(dim=1)
-        return distance > self.radius
+        return distance > self.radius.to(x)
 
     def warn(self, x: Tensor, stacklevel: int = 3) -> None:
         """Warn if rows of x ``(batch, dim_x)`` lie far outside."""

@@ -1,12 +1,14 @@
 """Backbones: amortized posteriors trained here."""
 
-from ma_sbi.backbones.ddpm import DiffusionPosterior, fit_ddpm, noise_schedule
-from ma_sbi.backbones.flow import FlowPosterior, fit_flow
+from ma_sbi.backbones.ddpm import DiffusionPosterior, fit_ddpm, load_ddpm, noise_schedule
+from ma_sbi.backbones.flow import FlowPosterior, fit_flow, load_flow
 
 __all__ = [
     "DiffusionPosterior",
     "FlowPosterior",
     "fit_ddpm",
     "fit_flow",
+    "load_ddpm",
+    "load_flow",
     "noise_schedule",
 ]

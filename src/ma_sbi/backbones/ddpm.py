@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,13 +18,18 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
 from ma_sbi.amortized import Amortized
-from ma_sbi.backbones.unconstrained import check_simulations
+from ma_sbi.backbones.unconstrained import (
+    check_simulations,
+    default_device,
+    on_real_line,
+)
 from ma_sbi.networks import perceptron
 from ma_sbi.randomness import seeded
+from ma_sbi.saving import read, write
 from ma_sbi.training_range import TrainingRange
 from ma_sbi.validation import as_count
 
-__all__ = ["DiffusionPosterior", "fit_ddpm", "noise_schedule"]
+__all__ = ["DiffusionPosterior", "fit_ddpm", "load_ddpm", "noise_schedule"]
 
 Schedule = Literal["paper", "rescaled"]
 
@@ -123,6 +129,37 @@ def fit_ddpm(
     )
 
 
+def load_ddpm(
+    path: str | Path, prior: Distribution, *, device: torch.device | str | None = None
+) -> DiffusionPosterior:
+    """Read back what ``DiffusionPosterior.save`` wrote.
+
+    Args:
+        path: The file.
+        prior: The prior it was trained with, which is not in the file.
+        device: Where to sample; torch's default device if None.
+
+    Raises:
+        ValueError: If the file holds something else.
+    """
+    settings, groups = read(path, "ddpm")
+    prior, to_real = on_real_line(prior, device)
+    state = groups["network"]
+    scales = [
+        _Standardise(state[f"{name}.mean"], state[f"{name}.scale"])
+        for name in ("theta_scale", "x_scale")
+    ]
+    network = _Denoiser(*scales, layers=settings["layers"], hidden=settings["hidden"])
+    network.load_state_dict(state)
+    return DiffusionPosterior(
+        network.to(default_device(device)).eval().requires_grad_(requires_grad=False),
+        groups["schedule"]["signal"].to(default_device(device)),
+        prior=prior,
+        to_real=to_real,
+        training_range=TrainingRange(**groups["training_range"]),
+    )
+
+
 class DiffusionPosterior(Amortized):
     """A trained diffusion model; made by :func:`fit_ddpm`."""
 
@@ -145,6 +182,18 @@ class DiffusionPosterior(Amortized):
         self.signal = signal
         self.to_real = to_real
         self.few_steps: int | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the trained model to a file; :func:`load_ddpm` reads it back."""
+        linear = [m for m in self.network.layers if isinstance(m, nn.Linear)]
+        write(
+            path,
+            "ddpm",
+            {"layers": len(linear), "hidden": linear[0].out_features},
+            network=self.network.state_dict(),
+            schedule={"signal": self.signal},
+            training_range=vars(self.training_range),
+        )
 
     def deterministic(self, num_steps: int = 20) -> DiffusionPosterior:
         """Return the same model with a deterministic sampler of few steps.

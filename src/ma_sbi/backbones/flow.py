@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -15,12 +16,17 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
 from ma_sbi.amortized import Amortized
-from ma_sbi.backbones.unconstrained import check_simulations
+from ma_sbi.backbones.unconstrained import (
+    check_simulations,
+    default_device,
+    on_real_line,
+)
 from ma_sbi.randomness import seeded
+from ma_sbi.saving import read, write
 from ma_sbi.training_range import TrainingRange
 from ma_sbi.validation import as_count
 
-__all__ = ["FlowPosterior", "fit_flow"]
+__all__ = ["FlowPosterior", "fit_flow", "load_flow"]
 
 NUM_TRANSFORMS = {"nsf": 5, "maf": 8}
 
@@ -72,13 +78,12 @@ def fit_flow(
     if as_count(max_epochs, "max_epochs") < 2:
         raise ValueError("max_epochs must be at least 2, which is the least sbi can do")
     simulations = check_simulations(prior, theta, x, device)
-    builder = posterior_nn(
-        f"zuko_{flow}",
-        num_transforms=num_transforms or NUM_TRANSFORMS[flow],
-        # A tuple: sbi makes an int h into [h] * num_transforms hidden layers.
-        hidden_features=tuple(hidden),
-        embedding_net=nn.Identity() if embedding_net is None else embedding_net,
-    )
+    settings = {
+        "flow": flow,
+        "num_transforms": num_transforms or NUM_TRANSFORMS[flow],
+        "hidden": list(hidden),
+    }
+    builder = _builder(settings, embedding_net)
     with torch.enable_grad(), seeded(seed, simulations.x.device):
         trainer = NPE(
             density_estimator=builder,
@@ -104,6 +109,51 @@ def fit_flow(
         prior=simulations.prior,
         to_real=simulations.to_real,
         training_range=simulations.training_range,
+        settings=settings,
+    )
+
+
+def load_flow(
+    path: str | Path,
+    prior: Distribution,
+    *,
+    embedding_net: nn.Module | None = None,
+    device: torch.device | str | None = None,
+) -> FlowPosterior:
+    """Read back what ``FlowPosterior.save`` wrote.
+
+    Args:
+        path: The file.
+        prior: The prior it was trained with, which is not in the file.
+        embedding_net: A network of the same shape, if it was trained with one.
+        device: Where to sample; torch's default device if None.
+
+    Raises:
+        ValueError: If the file holds something else.
+    """
+    settings, groups = read(path, "flow")
+    prior, to_real = on_real_line(prior, device)
+    builder = _builder(settings, embedding_net)
+    # The builder takes shapes from a batch; the values are overwritten.
+    batches = (torch.randn(2, settings[name]) for name in ("dim_theta", "dim_x"))
+    estimator = builder(*batches)
+    estimator.load_state_dict(groups["estimator"])
+    return FlowPosterior(
+        estimator.to(default_device(device)).eval().requires_grad_(requires_grad=False),
+        prior=prior,
+        to_real=to_real,
+        training_range=TrainingRange(**groups["training_range"]),
+        settings=settings,
+    )
+
+
+def _builder(settings: dict[str, Any], embedding_net: nn.Module | None) -> Any:
+    return posterior_nn(
+        f"zuko_{settings['flow']}",
+        num_transforms=settings["num_transforms"],
+        # A tuple: sbi makes an int h into [h] * num_transforms hidden layers.
+        hidden_features=tuple(settings["hidden"]),
+        embedding_net=nn.Identity() if embedding_net is None else embedding_net,
     )
 
 
@@ -117,6 +167,7 @@ class FlowPosterior(Amortized):
         prior: Distribution,
         to_real: Transform,
         training_range: TrainingRange,
+        settings: dict[str, Any],
     ) -> None:
         super().__init__(
             prior=prior,
@@ -126,6 +177,18 @@ class FlowPosterior(Amortized):
         )
         self.estimator = estimator
         self.to_real = to_real
+        self.settings = settings
+
+    def save(self, path: str | Path) -> None:
+        """Write the trained flow to a file; :func:`load_flow` reads it back."""
+        dims = {"dim_theta": self.estimator.input_shape[0], "dim_x": self.dim_x}
+        write(
+            path,
+            "flow",
+            self.settings | dims,
+            estimator=self.estimator.state_dict(),
+            training_range=vars(self.training_range),
+        )
 
     def _draw(self, num_samples: int, x: Tensor) -> Tensor:
         return self.to_real.inv(self.estimator.sample((num_samples,), condition=x))

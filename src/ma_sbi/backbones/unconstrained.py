@@ -21,7 +21,7 @@ from torch.distributions import Distribution, Transform
 from ma_sbi.training_range import TrainingRange
 from ma_sbi.validation import as_matrix
 
-__all__ = ["Simulations", "check_simulations", "default_device"]
+__all__ = ["Simulations", "check_simulations", "default_device", "on_real_line"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,16 @@ def default_device(device: torch.device | str | None) -> torch.device:
     return torch.get_default_device() if device is None else torch.device(device)
 
 
+def on_real_line(
+    prior: Any, device: torch.device | str | None
+) -> tuple[Distribution, Transform]:
+    """Copy the prior to the device, and build the bijection from its support."""
+    device = default_device(device)
+    # A copy: the user's own prior stays on its device.
+    prior = move_distribution_to_device(copy.deepcopy(process_prior(prior)[0]), device)
+    return prior, mcmc_transform(prior, device=device)
+
+
 def check_simulations(
     prior: Any, theta: Any, x: Any, device: torch.device | str | None
 ) -> Simulations:
@@ -58,8 +68,7 @@ def check_simulations(
             outside the prior.
     """
     device = default_device(device)
-    # A copy: the user's own prior stays on its device.
-    prior = move_distribution_to_device(copy.deepcopy(process_prior(prior)[0]), device)
+    prior, to_real = on_real_line(prior, device)
     theta = as_matrix(theta, "theta", dim=prior.event_shape[0], device=device)
     x = as_matrix(x, "x", device=device)
     if len(theta) != len(x):
@@ -73,7 +82,6 @@ def check_simulations(
         raise ValueError(
             f"{int((~inside).sum())} of {len(theta)} theta lie outside the prior's support"
         )
-    to_real = mcmc_transform(prior, device=device)
     real_theta = _off_the_edge(to_real(theta))
     return Simulations(prior, to_real, real_theta, x, TrainingRange.of(x))
 

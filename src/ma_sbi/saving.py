@@ -1,0 +1,60 @@
+"""Files that hold numbers and settings, and can never run code.
+
+Tensors go into a safetensors file; what describes them is JSON in its header, with the
+versions that wrote it. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+__all__ = ["read", "write"]
+
+
+def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) -> None:
+    """Write tensors, in named groups, with the settings that rebuild their owner.
+
+    The file is written beside its place and then moved there, so that an older file
+    survives a failure.
+    """
+    tensors = {
+        f"{group}/{name}": tensor.detach().cpu().contiguous()
+        for group, members in groups.items()
+        for name, tensor in members.items()
+    }
+    versions = {name: version(name) for name in ("ma-sbi", "torch", "sbi", "zuko")}
+    header = json.dumps({"kind": kind, "settings": settings, "versions": versions})
+    path = Path(path)
+    unfinished = path.with_name(path.name + ".unfinished")
+    save_file(tensors, unfinished, metadata={"ma_sbi": header})
+    unfinished.replace(path)
+
+
+def read(
+    path: str | Path, kind: str
+) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
+    """Read settings and tensors back, by group.
+
+    Raises:
+        ValueError: If the file is not one of ours, or holds something else.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get("ma_sbi", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a file that ma-sbi saved: {error}") from error
+    if header.get("kind") != kind:
+        raise ValueError(f"{path} holds {header.get('kind')!r}, expected {kind!r}")
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        group, _, member = name.partition("/")
+        groups.setdefault(group, {})[member] = tensor
+    return header["settings"], groups
