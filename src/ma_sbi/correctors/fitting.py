@@ -173,11 +173,11 @@ def _evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor]:
     values = values.clamp(min=0.0)
     rotated = vectors.T @ moment
     # Ratio of noise to signal variance, one grid for all dimensions of x.
-    ratios = torch.logspace(-12, 6, 181).to(gram) * values[-1].clamp(min=1e-300)
+    ratios = torch.logspace(-12, 6, 181).to(gram) * values[-1].clamp(min=1e-200)
     inverse = 1.0 / (values[:, None] + ratios)
     explained = torch.einsum("sd,sr->rd", rotated.square(), inverse)
     # Rounding, not noise, limits how small a residual can be seen.
-    floor = total.clamp(min=1e-300) * 1e-14
+    floor = total.clamp(min=1e-200) * 1e-14
     noise = (total - explained).clamp(min=floor) / len(triples)
     complexity = torch.log1p(values[:, None] / ratios).sum(dim=0)
     log_evidence = -0.5 * (len(triples) * noise.log() + complexity[:, None])
