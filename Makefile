@@ -37,7 +37,7 @@ docs: $(VENV)/.docs
 clean:
 	rm -rf $(VENV) build dist
 
-# torch comes first and pinned: an open range would pull the CUDA build.
+# torch comes first and pinned: an open range would pass by a CPU build that is at hand.
 $(VENV)/.base: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch==2.13.0

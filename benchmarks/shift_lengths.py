@@ -1,6 +1,6 @@
 """How long shifts must be for NPE and Oracle to stand as far apart as in the paper.
 
-Run once, before anything else was measured, on seeds that nothing else uses. The backbone
+Run once, on seeds that nothing else uses; no other result entered the choice. The backbone
 is the paper's DDPM; observations are fresh draws from the prior predictive, none of
 sbibm's. The length whose mean C2ST gap is nearest to the paper's (Table "Raw metric
 values") is written into the task.

@@ -29,6 +29,11 @@ def test_a_tensor_of_numbers_is_a_context():
     assert list(as_entries(torch.tensor([1.0, 2.0]))) == [1.0, 2.0]
 
 
+def test_a_dict_of_columns_holds_for_every_row():
+    table = as_entries({"note": "fast", "dose": 0.5}, num_rows=2)
+    assert table.to_dict("list") == {"note": ["fast", "fast"], "dose": [0.5, 0.5]}
+
+
 def test_two_columns_make_a_table():
     table = as_entries([["a", 1.0], ["b", 2.0]])
     assert table.shape == (2, 2)

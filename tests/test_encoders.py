@@ -117,6 +117,13 @@ def test_hash_buckets_and_signs_are_pinned():
     np.testing.assert_allclose(vector[[14, 15]], [-(0.5**0.5), 0.5**0.5], rtol=1e-6)
 
 
+def test_a_text_whose_signs_cancel_is_not_zero():
+    # Both 3-grams of each of these fall into one bucket with opposite signs.
+    vectors = HashEncoder().transform(["UB", "YD", "ZU", ""])
+    assert (vectors[:3] != 0).any(axis=1).all()
+    assert (vectors[3] == 0).all()
+
+
 def test_hash_refuses_a_dimension_below_one():
     with pytest.raises(ValueError, match="dim must be a positive integer, got 0"):
         HashEncoder(dim=0).transform(["a"])

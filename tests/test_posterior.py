@@ -55,6 +55,11 @@ def test_an_sbi_posterior_must_be_adapted(corrector):
         CorrectedPosterior(sbi_npe(), corrector)
 
 
+def test_what_is_no_posterior_is_refused(corrector):
+    with pytest.raises(ValueError, match="posterior must offer sample"):
+        CorrectedPosterior(None, corrector)
+
+
 def test_what_is_no_corrector_is_refused(exact_gaussian):
     with pytest.raises(ValueError, match="must offer corrections"):
         CorrectedPosterior(exact_gaussian, object())
@@ -84,6 +89,8 @@ def test_an_x_far_outside_the_simulations_is_reported(make, corrector):
     x = torch.tensor([[0.0, 0.0, 0.0], [60.0, 60.0, 60.0]])
     with pytest.warns(OutsideTrainingRange, match="1 of 2 observations .first: row 1"):
         corrected.sample(3, x, TEXTS[0], seed=0)
+    with pytest.warns(OutsideTrainingRange, match="1 of 2 observations .first: row 1"):
+        corrected.log_prob(torch.zeros(1, 2, 3), x, TEXTS[0])
 
 
 def test_simulations_are_not_reported_as_outside(recwarn):

@@ -4,13 +4,13 @@ import warnings
 
 import pytest
 import torch
-from torch.distributions import Independent, Normal
+from torch.distributions import Exponential, Independent, Normal
 
 from ma_sbi import CorrectedPosterior, from_callable, from_sbi, from_zuko
 from ma_sbi.adapters import LeakyPosterior
 from ma_sbi.correctors import BaseCorrector
 from ma_sbi.protocols import Corrections
-from tests.posteriors import DENSE, NOISE, POSTERIORS, PRIOR
+from tests.posteriors import DENSE, NOISE, POSTERIORS, PRIOR, exact
 
 X = torch.tensor([[0.5, -0.5, 0.0], [1.0, 1.0, -1.0], [0.0, 0.3, -0.8], [-1.2, 0, 1]])
 
@@ -220,14 +220,23 @@ def test_mixture_density_is_the_weighted_sum(name):
 
 
 @every_density
-def test_a_theta_of_the_wrong_shape_is_refused(name):
-    with pytest.raises(ValueError, match="theta must have shape"):
-        DENSE[name]().log_prob(torch.zeros(4, 3), X)
+@pytest.mark.parametrize(
+    ("theta", "message"),
+    [
+        (torch.zeros(4, 3), "theta must have shape"),
+        (torch.zeros(1, 4, 2), "theta must have 3 dimensions"),
+        (torch.full((1, 4, 3), torch.nan), "theta must not be NaN"),
+    ],
+    ids=["matrix", "narrow", "nan"],
+)
+def test_a_bad_theta_is_refused(name, theta, message):
+    with pytest.raises(ValueError, match=message):
+        DENSE[name]().log_prob(theta, X)
 
 
 def test_a_posterior_that_leaks_everything_returns_in_bounded_time():
     posterior = POSTERIORS["from_callable"]()
-    with pytest.warns(LeakyPosterior, match="at most 0 of"):
+    with pytest.warns(LeakyPosterior, match="fewer than 200 of"):
         draws = posterior.sample(200, torch.tensor([[3.5, 0.0, 0.0]]), seed=0)
     assert PRIOR.support.check(draws).all()
     # The truncated density falls off as exp(-37 (2 - theta_1)) from the edge.
@@ -241,10 +250,65 @@ def test_a_posterior_that_leaks_everything_and_has_no_density_says_so():
         posterior.sample(5, X)
 
 
-def test_a_function_that_returns_another_shape_is_refused():
+def test_what_is_missing_is_resampled_by_the_density_over_the_prior():
+    # q = N(-3, 0.5^2) cut to the positive half-line, under a prior that is not flat.
+    prior = Independent(Exponential(torch.tensor([5.0])), 1)
+    leaky = Normal(torch.tensor([-3.0]), 0.5)
+    posterior = from_callable(
+        lambda n, x: leaky.sample((n,)),
+        lambda theta, x: leaky.log_prob(theta).sum(dim=-1),
+        prior=prior,
+    )
+    with pytest.warns(LeakyPosterior):
+        draws = posterior.sample(4000, torch.zeros(1, 1), seed=0)
+    # Mean of the cut normal, by its hazard at 6 deviations: 0.0792; its deviation is as big.
+    assert abs(draws.mean() - 0.0792) < 5 * 0.08 / 1000**0.5
+
+
+def test_a_few_leaky_rows_do_not_make_all_rows_pay():
+    count = 0
+
+    def draw(num_samples, x):
+        nonlocal count
+        count += num_samples * len(x)
+        return exact(x).sample((num_samples,))
+
+    posterior = from_callable(draw, batched=True, prior=PRIOR)
+    x = torch.zeros(1000, 3)
+    x[:5] = 1.9
+    posterior.sample(5, x, seed=0)
+    assert count < 2 * 5 * 1000
+
+
+@pytest.mark.parametrize("num_candidates", [2, 50])
+def test_a_mixture_draws_little_more_than_it_needs(num_candidates):
+    count = 0
+
+    def draw(num_samples, x):
+        nonlocal count
+        count += num_samples * len(x)
+        return exact(x).sample((num_samples,))
+
+    posterior = from_callable(draw, batched=True, prior=PRIOR)
+    shifts = torch.linspace(-0.5, 0.5, num_candidates)[:, None].expand(-1, 3).tolist()
+    mixture = Candidates(shifts, [1 / num_candidates] * num_candidates)
+    draws = CorrectedPosterior(posterior, mixture).sample(1000, X, "any", seed=0)
+    assert draws.shape == (1000, 4, 3)
+    assert count < 3 * 1000 * 4
+
+
+def test_functions_that_return_another_shape_are_refused():
     posterior = from_callable(lambda n, x: torch.zeros(n, 2, 3), batched=True)
     with pytest.raises(ValueError, match=r"must return shape .*got \(5, 2, 3\)"):
         posterior.sample(5, X)
+    posterior = from_callable(
+        lambda n, x: torch.zeros(n, 3), lambda theta, x: torch.zeros(7)
+    )
+    with pytest.raises(ValueError, match=r"one value per theta, shape \(2, 4\)"):
+        posterior.log_prob(torch.zeros(2, 4, 3), X)
+    posterior = from_callable(lambda n, x: torch.full((n, 3), torch.nan))
+    with pytest.raises(ValueError, match="finite draws"):
+        posterior.sample(2, X)
 
 
 @pytest.mark.parametrize("adapt", [from_sbi, from_zuko, from_callable])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ma_sbi.randomness import derive, generator, seeded
-from ma_sbi.training_range import OutsideTrainingRange, TrainingRange
+from ma_sbi.training_range import MomentRange, OutsideTrainingRange, TrainingRange
 from ma_sbi.validation import as_count, as_matrix
 
 
@@ -67,6 +67,14 @@ def test_the_range_of_a_constant_column_is_that_constant():
     x = torch.cat([torch.randn(100, 1), torch.ones(100, 1)], dim=1)
     found = TrainingRange.of(x).outside(torch.tensor([[0.0, 1.0], [0.0, 2.0]]))
     assert found.tolist() == [False, True]
+
+
+def test_moments_alone_give_no_false_alarm_for_correlated_coordinates():
+    # A common factor moves all 100 coordinates together; lengths would look enormous.
+    x = torch.randn(2000, 1) + 0.1 * torch.randn(2000, 100)
+    bounds = MomentRange.of_moments(x.mean(dim=0), x.std(dim=0))
+    assert not bounds.outside(x).any()
+    assert bounds.outside(torch.full((1, 100), 12.0)).all()
 
 
 def test_the_warning_counts_the_rows():

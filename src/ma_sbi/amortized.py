@@ -73,10 +73,19 @@ class Amortized(ABC):
 
     def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
+        if self.training_range is not None:
+            self.training_range.warn(x, stacklevel=4)
         theta = torch.as_tensor(theta, dtype=torch.float32, device=x.device)
         if theta.ndim != 3 or theta.shape[1] not in (1, len(x)):
             raise ValueError(
                 "theta must have shape (num_samples, batch, dim_theta) with a batch of "
                 f"{len(x)} as x has, got {tuple(theta.shape)}"
             )
+        if self.prior is not None and theta.shape[2] != self.prior.event_shape[0]:
+            raise ValueError(
+                f"theta must have {self.prior.event_shape[0]} dimensions, like the prior, "
+                f"got {theta.shape[2]}"
+            )
+        if theta.isnan().any():
+            raise ValueError("theta must not be NaN")
         return theta.expand(-1, len(x), -1), x

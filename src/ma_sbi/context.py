@@ -24,7 +24,8 @@ def as_entries(context: Context, num_rows: int | None = None) -> Entries:
 
     Args:
         context: List, array, tensor, Series or DataFrame with one entry per observation;
-            a bare string, number or None stands for ``num_rows`` equal entries.
+            a bare string, number or None, or a dict of columns, stands for ``num_rows``
+            equal entries.
         num_rows: Number of entries it must have.
 
     Raises:
@@ -93,6 +94,8 @@ def _tabulate(context: Context, num_rows: int | None) -> Entries:
                 f"context must have one or two dimensions, got shape {context.shape}"
             )
         return pd.DataFrame(context) if context.ndim == 2 else pd.Series(context)
+    if isinstance(context, dict):
+        return pd.DataFrame([context] * (num_rows or 1))
     if context is None or np.ndim(context) == 0:
         return pd.Series([context] * (num_rows or 1), dtype=object)
     rows = list(context)

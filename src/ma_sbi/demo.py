@@ -75,7 +75,7 @@ def run_demo(
     stage("Training a neural spline flow on them (most of the time goes here)")
     with warnings.catch_warnings():
         # A demonstration stops early on purpose.
-        warnings.filterwarnings("ignore", message="Maximum number of epochs")
+        warnings.filterwarnings("ignore", message="training stopped at max_epochs")
         posterior = fit_flow(
             task.prior, train.theta, train.x_sim, max_epochs=max_epochs, seed=seed
         )

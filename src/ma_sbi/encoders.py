@@ -8,6 +8,7 @@ missing entry (None, NaN, empty text) is the zero vector, and nothing else is.
 from __future__ import annotations
 
 import re
+import zlib
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Any, Literal
@@ -26,6 +27,8 @@ __all__ = ["CategoryEncoder", "HashEncoder", "NumberEncoder", "SentenceEncoder"]
 
 class TextEncoder(TransformerMixin, BaseEstimator, ABC):
     """Base of the text encoders: checks the texts and encodes each distinct one once."""
+
+    zero_is_missing = True
 
     def fit(self, context: Context, y: Any = None) -> TextEncoder:
         """Check that the context is text; there is nothing to learn."""
@@ -108,7 +111,11 @@ class HashEncoder(TextEncoder):
             analyzer="char", ngram_range=(3, 3), n_features=self.dim_, norm="l2"
         )
         # The spaces give a text of one or two letters a 3-gram too.
-        return hasher.transform([f" {text} " for text in texts]).toarray()
+        vectors = hasher.transform([f" {text} " for text in texts]).toarray()
+        for row in (~vectors.any(axis=1)).nonzero()[0]:
+            # Signs may cancel in a short text; zero is reserved for a missing one.
+            vectors[row, zlib.crc32(texts[row].encode()) % self.dim_] = 1.0
+        return vectors
 
 
 class SentenceEncoder(TextEncoder):
@@ -174,6 +181,8 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
         [[1.0, 0.0], [0.0, 0.0]]
     """
 
+    zero_is_missing = True
+
     def __init__(self, unseen: Literal["error", "zero"] = "error") -> None:
         self.unseen = unseen
 
@@ -227,6 +236,8 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
         >>> NumberEncoder().fit([1.0, 3.0]).transform([3.0, None]).tolist()
         [[1.0, 1.0], [0.0, 0.0]]
     """
+
+    zero_is_missing = True
 
     def fit(self, context: Context, y: Any = None) -> NumberEncoder:
         """Learn mean and scale of each column."""

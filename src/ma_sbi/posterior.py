@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ma_sbi.context import as_entries
+from ma_sbi.context import Entries, as_entries
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Corrector
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix
@@ -37,6 +38,10 @@ class CorrectedPosterior:
         if not callable(getattr(corrector, "corrections", None)):
             raise ValueError(
                 f"corrector must offer corrections(x, context), got {corrector!r}"
+            )
+        if not callable(getattr(posterior, "sample", None)):
+            raise ValueError(
+                f"posterior must offer sample(num_samples, x), got {posterior!r}"
             )
         if hasattr(posterior, "sample_batched"):
             raise ValueError(
@@ -90,11 +95,10 @@ class CorrectedPosterior:
         from ma_sbi.adapters.sbi_posterior import SBIPosterior
 
         entry = as_entries(context, num_rows=1)
-
-        def correct(x: Tensor) -> Corrections:
-            return self.corrections(x, entry.iloc[[0] * len(x)])
-
-        return SBIPosterior(self, correct)
+        encoder = getattr(self.corrector, "encoder_", None)
+        if encoder is not None:
+            encoder.transform(entry)  # a context it cannot read is refused now
+        return SBIPosterior(self, partial(_correct_with, self, entry))
 
     def packed(self, contexts: Context) -> PackedPosterior:
         """Return an sbi posterior whose rows carry their own context.
@@ -121,10 +125,19 @@ class CorrectedPosterior:
         # Each draw picks its candidate afresh, so that draws are not grouped by it.
         weight = candidates.log_weight.exp().T
         rng = generator(derive(seed, "candidates"), weight.device)
-        pick = torch.multinomial(weight, num_samples, replacement=True, generator=rng)
-        chosen = candidates.x[pick.T, torch.arange(batch, device=pick.device)]
-        draws = self.posterior.sample(1, chosen.reshape(-1, dim_x), seed=seed)
-        return draws[0].reshape(num_samples, batch, -1)
+        pick = torch.multinomial(weight, num_samples, replacement=True, generator=rng).T
+        # The posterior draws for every candidate that was picked, as often as the most
+        # picked one needs; the n-th pick of a candidate takes its n-th draw.
+        ordered, order = pick.sort(dim=0, stable=True)
+        count = torch.zeros_like(candidates.log_weight, dtype=torch.long)
+        count = count.scatter_add(0, pick, torch.ones_like(pick))
+        first = count.cumsum(dim=0) - count
+        position = torch.arange(num_samples, device=pick.device)[:, None]
+        turn = torch.empty_like(pick).scatter(0, order, position - first.gather(0, ordered))
+        used = count > 0
+        number = used.flatten().cumsum(dim=0).reshape(used.shape) - 1
+        draws = self.posterior.sample(int(count.max()), candidates.x[used], seed=seed)
+        return draws[turn, number.gather(0, pick)]
 
     def log_prob_candidates(self, theta: Tensor, candidates: Corrections) -> Tensor:
         """Evaluate the mixture over candidate corrections."""
@@ -144,8 +157,14 @@ class CorrectedPosterior:
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return what the posterior is shown instead of x, with weights."""
-        x = as_matrix(x, "x", dim=getattr(self.posterior, "dim_x", None))
+        dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
+        x = as_matrix(x, "x", dim=dim_x, device=device)
         return self.corrector.corrections(x, as_entries(context, num_rows=len(x)))
 
     def __repr__(self) -> str:
         return f"CorrectedPosterior({self.posterior!r}, {self.corrector!r})"
+
+
+def _correct_with(corrected: CorrectedPosterior, entry: Entries, x: Tensor) -> Corrections:
+    """Correct every row of x with the same context."""
+    return corrected.corrections(x, entry.iloc[[0] * len(x)])

@@ -31,9 +31,15 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
         yield
         return
     device = torch.device(device)
-    devices = [] if device.type == "cpu" else [device]
-    with torch.random.fork_rng(devices=devices, device_type=_backend(device)):
-        torch.manual_seed(seed)
+    accelerated = device.type != "cpu"
+    with torch.random.fork_rng(
+        devices=[device] if accelerated else [],
+        device_type=device.type if accelerated else "cuda",
+    ):
+        # torch.manual_seed would also reseed every accelerator, which is not put back.
+        torch.default_generator.manual_seed(seed)
+        if accelerated:
+            torch.get_device_module(device).manual_seed(seed)
         yield
 
 
@@ -56,7 +62,3 @@ def derive(seed: int | None, purpose: str) -> int | None:
         return None
     entropy = np.random.SeedSequence([seed % 2**64, zlib.crc32(purpose.encode())])
     return int(entropy.generate_state(1, np.uint64)[0] >> 1)
-
-
-def _backend(device: torch.device) -> str:
-    return "cuda" if device.type == "cpu" else device.type

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ma_sbi.validation import as_matrix
+from ma_sbi.validation import as_matrix, double_device
 
-__all__ = ["OutsideTrainingRange", "TrainingRange"]
+__all__ = ["MomentRange", "OutsideTrainingRange", "TrainingRange"]
 
 
 class OutsideTrainingRange(UserWarning):
@@ -38,7 +38,8 @@ class TrainingRange:
     @classmethod
     def of(cls, x: Any, slack: float = 1.5) -> TrainingRange:
         """Measure the range of simulations x, shape ``(n, dim_x)``."""
-        x = as_matrix(x, "x", dtype=torch.float64)
+        x = as_matrix(x, "x")
+        x = x.to(double_device(x.device), torch.float64)
         center = x.mean(dim=0)
         centred = x - center
         values, vectors = torch.linalg.eigh(centred.T @ centred / len(x))
@@ -48,18 +49,13 @@ class TrainingRange:
         radius = slack * (centred @ whitener).norm(dim=1).max()
         return cls(center.float(), whitener.float(), radius.float())
 
-    @classmethod
-    def of_moments(cls, mean: Tensor, std: Tensor) -> TrainingRange:
-        """Guess the range from mean and standard deviation alone, ``(dim_x,)`` each."""
-        mean, std = mean.detach().float(), std.detach().float()
-        # The typical distance of independent coordinates, and ten deviations more.
-        radius = torch.tensor(len(mean) ** 0.5 + 10.0)
-        return cls(mean, torch.diag(1 / std), radius)
-
     def outside(self, x: Tensor) -> Tensor:
         """Tell which rows of x ``(batch, dim_x)`` lie far outside."""
-        distance = ((x - self.center.to(x)) @ self.whitener.to(x)).norm(dim=1)
-        return distance > self.radius.to(x)
+        whitened = (x - self.center.to(x)) @ self.whitener.to(x)
+        return self._length(whitened) > self.radius.to(x)
+
+    def _length(self, whitened: Tensor) -> Tensor:
+        return whitened.norm(dim=1)
 
     def warn(self, x: Tensor, stacklevel: int = 3) -> None:
         """Warn if rows of x ``(batch, dim_x)`` lie far outside."""
@@ -72,3 +68,20 @@ class TrainingRange:
                 OutsideTrainingRange,
                 stacklevel=stacklevel,
             )
+
+
+class MomentRange(TrainingRange):
+    """The range guessed from means and standard deviations, where simulations are gone.
+
+    Far outside means ten deviations in any coordinate. Their correlation is not known, so
+    lengths would mean nothing.
+    """
+
+    @classmethod
+    def of_moments(cls, mean: Tensor, std: Tensor) -> MomentRange:
+        """Take mean and standard deviation, shape ``(dim_x,)`` each."""
+        mean, std = mean.detach().float(), std.detach().float()
+        return cls(mean, torch.diag(1 / std), torch.tensor(10.0))
+
+    def _length(self, whitened: Tensor) -> Tensor:
+        return whitened.abs().amax(dim=1)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["as_count", "as_matrix", "as_pairs"]
+__all__ = ["as_count", "as_matrix", "as_pairs", "double_device"]
 
 
 def as_matrix(
@@ -18,6 +18,7 @@ def as_matrix(
     dim: int | None = None,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
+    column: bool = False,
 ) -> Tensor:
     """Turn what the user passed into a finite matrix with one row per observation.
 
@@ -27,6 +28,7 @@ def as_matrix(
         dim: Number of columns it must have.
         dtype: Type of the result.
         device: Where to put the result; where it is, if None.
+        column: Whether a vector holds many scalar observations instead of one.
 
     Raises:
         ValueError: If it is not a finite, non-empty matrix of that width.
@@ -39,7 +41,7 @@ def as_matrix(
     matrix = values.detach().to(dtype=dtype, device=device)
     if matrix.ndim == 1:
         # A vector is one observation, unless the observations are scalars.
-        matrix = matrix[:, None] if dim == 1 else matrix[None, :]
+        matrix = matrix[:, None] if dim == 1 or column else matrix[None, :]
     if matrix.ndim != 2 or matrix.numel() == 0:
         raise ValueError(
             f"{name} must be a non-empty matrix (observations x dimensions), "
@@ -58,8 +60,11 @@ def as_matrix(
 
 def as_pairs(x_obs: Any, x_sim: Any) -> tuple[Tensor, Tensor]:
     """Check that observations and simulations are paired row by row (float64)."""
-    observed = as_matrix(x_obs, "x_obs", dtype=torch.float64)
-    simulated = as_matrix(x_sim, "x_sim", dtype=torch.float64, device=observed.device)
+    device = double_device(getattr(x_obs, "device", None))
+    observed, simulated = (
+        as_matrix(values, name, dtype=torch.float64, device=device, column=True)
+        for values, name in ((x_obs, "x_obs"), (x_sim, "x_sim"))
+    )
     if observed.shape != simulated.shape:
         raise ValueError(
             "x_obs and x_sim must be paired row by row, got "
@@ -70,9 +75,20 @@ def as_pairs(x_obs: Any, x_sim: Any) -> tuple[Tensor, Tensor]:
 
 def as_count(value: int, name: str) -> int:
     """Check that a count is a positive integer."""
-    if isinstance(value, bool) or int(value) != value or value < 1:
+    try:
+        count = int(value)
+        valid = not isinstance(value, bool) and count == value and count >= 1
+    except (TypeError, ValueError, RuntimeError):
+        valid = False
+    if not valid:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
-    return int(value)
+    return count
+
+
+def double_device(device: torch.device | None) -> torch.device | None:
+    """Take a device that knows float64: this one, or the CPU if it does not."""
+    lacks_double = device is not None and device.type == "mps"
+    return torch.device("cpu") if lacks_double else device
 
 
 def _size(matrix: Tensor) -> str:

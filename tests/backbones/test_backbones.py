@@ -5,7 +5,13 @@ import os
 
 import pytest
 import torch
-from torch.distributions import Independent, LogNormal, MultivariateNormal, Normal
+from torch.distributions import (
+    Dirichlet,
+    Independent,
+    LogNormal,
+    MultivariateNormal,
+    Normal,
+)
 
 from ma_sbi import fit_ddpm, fit_flow
 from ma_sbi.backbones import noise_schedule
@@ -112,11 +118,37 @@ def test_a_theta_exactly_on_the_bound_does_no_harm(fit):
     assert 0.5 < draws.std() < 2.0
 
 
-def test_training_writes_no_files_and_leaves_the_prior_alone(tmp_path, monkeypatch):
+def test_training_writes_no_files_and_prints_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     theta, x = simulations(100)
     fit_flow(PRIOR, theta, x, num_transforms=1, hidden=(8,), max_epochs=2, seed=0)
+    fit_ddpm(PRIOR, theta, x, hidden=8, epochs=1, seed=0)
     assert os.listdir() == []
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("fit", [fit_flow, fit_ddpm])
+def test_training_leaves_the_global_generator_alone(fit):
+    theta, x = simulations(100)
+    epochs = {"max_epochs": 2} if fit is fit_flow else {"epochs": 2}
+    before = torch.get_rng_state()
+    fit(PRIOR, theta, x, seed=0, hidden=(8,) if fit is fit_flow else 8, **epochs)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_users_embedding_net_is_neither_trained_nor_frozen():
+    theta, x = simulations(100)
+    net = torch.nn.Linear(3, 2)
+    before = net.weight.detach().clone()
+    fit_flow(PRIOR, theta, x, embedding_net=net, hidden=(8,), max_epochs=2, seed=0)
+    assert torch.equal(net.weight, before)
+    assert net.weight.requires_grad
+
+
+def test_a_training_that_was_cut_short_says_so():
+    theta, x = simulations(100)
+    with pytest.warns(UserWarning, match="training stopped at max_epochs=3"):
+        fit_flow(PRIOR, theta, x, num_transforms=1, hidden=(8,), max_epochs=3, seed=0)
 
 
 def test_training_works_where_gradients_are_switched_off():
@@ -189,6 +221,17 @@ class TestBadInput:
         x[7, 2] = torch.nan
         with pytest.raises(ValueError, match="x must be finite.*row 7"):
             fit(PRIOR, theta, x)
+
+    @pytest.mark.parametrize("prior", ["uniform", None, [1.0, 2.0]], ids=repr)
+    def test_what_is_no_prior(self, fit, prior):
+        theta, x = simulations(50)
+        with pytest.raises(ValueError, match="prior must be a torch distribution"):
+            fit(prior, theta, x)
+
+    def test_a_prior_on_a_simplex(self, fit):
+        theta, x = simulations(50)
+        with pytest.raises(ValueError, match="support that can be mapped"):
+            fit(Dirichlet(torch.ones(3)), theta.softmax(dim=1), x)
 
     def test_too_few(self, fit):
         theta, x = simulations(10)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ma_sbi import ComposedCorrector, HashEncoder
+from ma_sbi import ComposedCorrector, HashEncoder, NumberEncoder
 from ma_sbi.correctors import Affine, Network, Point, Ridge, Shift
 from tests.correctors.worlds import TEXTS, shifted_world
 
@@ -32,14 +32,13 @@ def test_log_abs_det_matches_autograd():
     world, _ = affine_world(200)
     corrector = ComposedCorrector(HashEncoder(), Affine(), Ridge(), Point())
     corrector.fit(*world[:3])
-    coefficients = corrector.coefficients_(
-        torch.as_tensor(corrector.encoder_.transform([TEXTS[1]]), dtype=torch.float64)
-    )
+    encoding = torch.tensor(corrector.encoder_.transform([TEXTS[1]])).double()
+    coefficients, _ = corrector.fitted_(encoding)
     x = torch.randn(1, 4, dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(
-        lambda row: corrector.departure_.undo(row[None], coefficients)[0][0], x[0]
+        lambda row: corrector.departure_.undo(row[None], coefficients)[0][0, 0], x[0]
     )
-    log_abs_det = corrector.departure_.undo(x, coefficients)[1][0]
+    log_abs_det = corrector.departure_.undo(x, coefficients)[1][0, 0]
     torch.testing.assert_close(torch.linalg.slogdet(jacobian).logabsdet, log_abs_det)
 
 
@@ -64,3 +63,22 @@ def test_the_composition_of_a_shift_is_the_shift_corrector():
     corrector = ComposedCorrector(HashEncoder(), Shift(), Ridge(), Point())
     shift = corrector.fit(*world[:3]).shift(TEXTS)
     torch.testing.assert_close(shift, world.shifts, atol=1e-4, rtol=0)
+
+
+def test_more_columns_than_triples_are_solved_through_the_rows():
+    # 60 numbers x 5 basis functions against 60 triples: the smaller Gram matrix is used,
+    # and the answer must be that of the larger one.
+    rng = torch.Generator().manual_seed(0)
+    z = torch.rand(60, generator=rng)
+    x_sim = torch.randn(60, 4, generator=rng)
+    x_obs = x_sim * (1 + z[:, None]) + 0.1 * torch.randn(60, 4, generator=rng)
+
+    def corrected(copies):
+        corrector = ComposedCorrector(NumberEncoder(), Affine(), Ridge(), Point())
+        corrector.fit(z.repeat(copies), x_obs.repeat(copies, 1), x_sim.repeat(copies, 1))
+        return corrector.correct(x_obs, z)
+
+    # One copy goes through the rows; four copies hold the same information with a quarter
+    # of the noise, through the columns.
+    assert (corrected(1) - x_sim).norm() < 0.2 * (x_obs - x_sim).norm()
+    assert (corrected(4) - x_sim).norm() < 0.2 * (x_obs - x_sim).norm()

@@ -74,11 +74,14 @@ class CallableAdapter(Truncated):
             rows = [_as_float(self.sample_function(num_samples, row)) for row in x]
             draws = torch.stack(rows, dim=1)
         if draws.ndim != 3 or draws.shape[:2] != (num_samples, len(x)):
-            form = "(num_samples, batch, dim_theta)" if self.batched else "one x: (n, dim)"
+            form = "batch, dim_theta" if self.batched else "dim_theta"
+            found = tuple(draws.shape) if self.batched else tuple(rows[0].shape)
             raise ValueError(
-                f"the sample function must return shape {form}; got "
-                f"{tuple(draws.shape)} for {num_samples} draws of {len(x)} observations"
+                f"the sample function must return shape (num_samples, {form}); got {found} "
+                f"for {num_samples} draws"
             )
+        if not torch.isfinite(draws).all():
+            raise ValueError("the sample function must return finite draws")
         return draws
 
     def __repr__(self) -> str:
@@ -101,11 +104,19 @@ class DenseCallableAdapter(CallableAdapter, DenseTruncated):
 
     def _density(self, theta: Tensor, x: Tensor) -> Tensor:
         if self.batched:
-            return _as_float(self.log_prob_function(theta, x))
-        columns = [
-            _as_float(self.log_prob_function(theta[:, i], row)) for i, row in enumerate(x)
-        ]
-        return torch.stack(columns, dim=1)
+            values = _as_float(self.log_prob_function(theta, x))
+        else:
+            columns = [
+                _as_float(self.log_prob_function(theta[:, i], row))
+                for i, row in enumerate(x)
+            ]
+            values = torch.stack(columns, dim=1)
+        if values.shape != theta.shape[:2]:
+            raise ValueError(
+                f"the log_prob function must return one value per theta, shape "
+                f"{tuple(theta.shape[:2])} in all, got {tuple(values.shape)}"
+            )
+        return values
 
 
 def _as_float(values: Any) -> Tensor:

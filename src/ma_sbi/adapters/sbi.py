@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -11,13 +12,13 @@ from sbi.utils.sbiutils import Standardize
 from torch import Tensor
 
 from ma_sbi.adapters.truncation import DenseTruncated, Truncated
-from ma_sbi.training_range import TrainingRange
+from ma_sbi.training_range import MomentRange, TrainingRange
 
 __all__ = ["SBIAdapter", "from_sbi"]
 
 
 def from_sbi(
-    posterior: Any, *, x_train: Any = None, leakage_samples: int = 10_000
+    posterior: Any, *, x_train: Any = None, leakage_samples: int = 2_000
 ) -> SBIAdapter:
     """Adapt a posterior that sbi built.
 
@@ -30,7 +31,8 @@ def from_sbi(
         x_train: Simulations it was trained on; then an x far outside them is reported.
             If None, the mean and scale that sbi stored for z-scoring are used.
         leakage_samples: Draws per observation to normalise a density that leaks out of
-            the prior's support; 0 leaves it as the network gives it.
+            the prior's support: more are more exact and slower; 0 leaves the density as
+            the network gives it.
 
     Returns:
         A posterior with ``sample``, and with ``log_prob`` if sbi's has a direct density.
@@ -69,7 +71,12 @@ class SBIAdapter(Truncated):
         options: dict[str, Any] = {"show_progress_bars": False}
         if isinstance(self.posterior, VectorFieldPosterior):
             options["reject_outside_prior"] = False
-        return self.posterior.sample_batched((num_samples,), self._condition(x), **options)
+        with warnings.catch_warnings():
+            # What lies outside is rejected here, so sbi need not warn of it.
+            warnings.filterwarnings("ignore", message=".*outside.*prior")
+            return self.posterior.sample_batched(
+                (num_samples,), self._condition(x), **options
+            )
 
     def __repr__(self) -> str:
         return f"from_sbi({type(self.posterior).__name__})"
@@ -99,6 +106,12 @@ def _estimator(posterior: Any) -> Any:
 def _training_range(estimator: Any, x_train: Any) -> TrainingRange | None:
     if x_train is not None:
         flat = torch.as_tensor(x_train).flatten(1)
+        shape = getattr(estimator, "condition_shape", None)
+        if shape is not None and flat.shape[1] != torch.Size(shape).numel():
+            raise ValueError(
+                f"x_train must have {torch.Size(shape).numel()} columns, as the posterior "
+                f"expects of x, got {flat.shape[1]}"
+            )
         return TrainingRange.of(flat)
     embedding = getattr(estimator, "embedding_net", None)
     if embedding is None:
@@ -106,4 +119,4 @@ def _training_range(estimator: Any, x_train: Any) -> TrainingRange | None:
     scales = [part for part in embedding.modules() if isinstance(part, Standardize)]
     if not scales or scales[0]._mean.ndim != 1:
         return None
-    return TrainingRange.of_moments(scales[0]._mean, scales[0]._std)
+    return MomentRange.of_moments(scales[0]._mean, scales[0]._std)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import torch
 from sbi.inference.posteriors.base_posterior import NeuralPosterior
 from sbi.inference.potentials.base_potential import BasePotential
@@ -12,8 +13,9 @@ from sbi.utils.sbiutils import mcmc_transform
 from torch import Tensor
 
 from ma_sbi.context import as_entries, distinct
-from ma_sbi.encoders import CategoryEncoder
+from ma_sbi.correctors.composed import encode
 from ma_sbi.protocols import Context, Corrections
+from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_matrix
 
 if TYPE_CHECKING:
@@ -35,11 +37,11 @@ class SBIPosterior(NeuralPosterior):
     def __init__(self, corrected: CorrectedPosterior, correct: Correct) -> None:
         prior = getattr(corrected.posterior, "prior", None)
         device = getattr(corrected.posterior, "device", None) or torch.get_default_device()
-        super().__init__(
-            potential_fn=_Potential(corrected, correct, prior, device),
-            theta_transform=None if prior is None else mcmc_transform(prior, device=device),
-            device=device,
-        )
+        # sbi may try the prior out by sampling it; the caller's generator stays as it is.
+        with seeded(0):
+            to_real = None if prior is None else mcmc_transform(prior, device=device)
+        potential = _Potential(corrected, correct, prior, device)
+        super().__init__(potential, theta_transform=to_real, device=device)
         self.corrected = corrected
         self.correct = correct
         self.prior = prior
@@ -88,7 +90,10 @@ class SBIPosterior(NeuralPosterior):
 
 
 class PackedPosterior(SBIPosterior):
-    """A corrected posterior whose x carries its context: each row is ``[x | encoding]``.
+    """A corrected posterior whose x carries its context.
+
+    A row is ``[x | encoded context | number of the context]``. The number decides; the
+    encoding is there for classifiers such as ``LC2ST``'s to see.
 
     Args:
         corrected: The corrected posterior.
@@ -97,34 +102,35 @@ class PackedPosterior(SBIPosterior):
 
     def __init__(self, corrected: CorrectedPosterior, contexts: Context) -> None:
         self._contexts, _ = distinct(as_entries(contexts))
+        number = torch.arange(len(self._contexts)).float()[:, None]
         encoder = getattr(corrected.corrector, "encoder_", None)
-        self._encoder = encoder or CategoryEncoder().fit(self._contexts)
-        self._table = self._encode(self._contexts)
+        if encoder is not None:
+            encoding = encode(encoder, self._contexts).nan_to_num().float()
+            number = torch.cat([encoding, number], dim=1)
+        self._table = number
         super().__init__(corrected, self._unpack_and_correct)
 
     def pack(self, x: Any, context: Context) -> Tensor:
-        """Put x ``(batch, dim_x)`` and the encoded context side by side."""
+        """Put x ``(batch, dim_x)`` and its context side by side."""
         x = as_matrix(x, "x")
-        encoding = self._encode(as_entries(context, num_rows=len(x))).to(x)
-        distance = torch.cdist(encoding, self._table.to(x)).min(dim=1).values
-        if (distance > 1e-6).any():
-            row = distance.argmax().item()
+        entries = as_entries(context, num_rows=len(x))
+        known = len(self._contexts)
+        both: Any = [self._contexts, entries]
+        _, codes = distinct(pd.concat(both, ignore_index=True))
+        number = codes[known:]
+        if (number >= known).any():
+            row = int((number >= known).argmax())
             raise ValueError(
                 f"the context of row {row} was not among those passed to packed()"
             )
-        return torch.cat([x, encoding], dim=1)
-
-    def _encode(self, entries: Any) -> Tensor:
-        return as_matrix(self._encoder.transform(entries), "encoding")
+        return torch.cat([x, self._table[number].to(x)], dim=1)
 
     def _unpack_and_correct(self, rows: Tensor) -> Corrections:
         dim_x = rows.shape[1] - self._table.shape[1]
-        if dim_x < 1:
-            raise ValueError(
-                f"rows of width {rows.shape[1]} are not packed; use pack(x, context)"
-            )
-        place = torch.cdist(rows[:, dim_x:], self._table.to(rows)).argmin(dim=1)
-        context = self._contexts.iloc[place.cpu().numpy()]
+        number = rows[:, -1].round().long().cpu()
+        if dim_x < 1 or not ((number >= 0) & (number < len(self._contexts))).all():
+            raise ValueError("these rows are not packed; use pack(x, context)")
+        context = self._contexts.iloc[number.numpy()]
         return self.corrected.corrections(rows[:, :dim_x], context)
 
 
@@ -134,14 +140,24 @@ class _Potential(BasePotential):
     def __init__(
         self, corrected: CorrectedPosterior, correct: Correct, prior: Any, device: Any
     ) -> None:
-        super().__init__(prior, x_o=None, device=device)
         self.corrected = corrected
         self.correct = correct
+        super().__init__(prior, x_o=None, device=device)
+
+    def set_x(self, x_o: Tensor | None, x_is_iid: bool | None = True) -> None:  # noqa: FBT001, FBT002
+        """Remember x and its corrections, which every evaluation shares."""
+        super().set_x(x_o, x_is_iid)
+        if x_o is not None:
+            if len(self.x_o) > 1:
+                raise ValueError(
+                    f"one observation is expected, got {len(self.x_o)}; use "
+                    "log_prob_batched or sample_batched"
+                )
+            self.candidates = self.correct(self.x_o)
 
     def __call__(self, theta: Tensor, track_gradients: bool = True) -> Tensor:  # noqa: FBT001, FBT002
-        candidates = self.correct(self.x_o)
         if track_gradients and not theta.requires_grad:
             theta = theta.detach().requires_grad_()
         with torch.set_grad_enabled(track_gradients):
-            theta = torch.atleast_2d(theta)
-            return self.corrected.log_prob_candidates(theta[:, None], candidates)[:, 0]
+            theta = torch.atleast_2d(theta)[:, None]
+            return self.corrected.log_prob_candidates(theta, self.candidates)[:, 0]

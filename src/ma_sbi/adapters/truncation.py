@@ -2,7 +2,7 @@
 
 sbi's rejection loop has no limit: on an observation far from the simulations it never
 returns. Here rejection stops after a fixed number of rounds; what is still missing is
-drawn from the same truncated density by importance resampling from the prior.
+approximated by importance resampling from the prior, and said to be.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from ma_sbi.amortized import Amortized
 from ma_sbi.randomness import seeded
 
 __all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
+
+MAX_DRAWS = 10_000
+MAX_ROWS = 200_000
 
 Draw = Callable[[int, Tensor], Tensor]
 LogProb = Callable[[Tensor, Tensor], Tensor]
@@ -47,7 +50,7 @@ class Truncated(Amortized):
 class DenseTruncated(Truncated):
     """A leaky posterior with a density, which is normalised over the support."""
 
-    leakage_samples = 10_000
+    leakage_samples = 2_000
     _last_acceptance: tuple[bytes, Tensor] | None = None
 
     @abstractmethod
@@ -74,7 +77,7 @@ class DenseTruncated(Truncated):
         # Optimisers evaluate many theta at one x: the last estimate is kept, by value.
         key = x.cpu().numpy().tobytes()
         if self._last_acceptance is None or self._last_acceptance[0] != key:
-            rows_per_pass = max(1, 1_000_000 // self.leakage_samples)
+            rows_per_pass = max(1, MAX_ROWS // self.leakage_samples)
             with torch.no_grad(), seeded(0, x.device):
                 share = [
                     within_support(self.prior, self._propose(self.leakage_samples, part))
@@ -94,7 +97,7 @@ def sample_truncated(
     num_samples: int,
     x: Tensor,
     *,
-    max_rounds: int = 20,
+    max_rounds: int = 12,
     num_proposals: int = 20_000,
 ) -> Tensor:
     """Draw from a posterior truncated to the prior's support.
@@ -114,43 +117,48 @@ def sample_truncated(
     Raises:
         ValueError: If rejection gave up and there is no density to resample by.
     """
-    draws = draw(num_samples, x)
-    kept = draws.clone()
+    kept = x.new_empty(num_samples, len(x), prior.event_shape[0])
     filled = torch.zeros(len(x), dtype=torch.long, device=x.device)
     rows = torch.arange(len(x), device=x.device)
+    total = 0
     for round_ in range(max_rounds):
-        if round_ > 0:
-            draws = draw(max(num_samples, 500), x[rows])
-        inside = within_support(prior, draws)
-        place = inside.cumsum(dim=0) - 1 + filled[rows]
-        use = inside & (place < num_samples)
-        row = rows.expand(len(draws), -1)
-        kept[place[use], row[use]] = draws[use]
-        filled[rows] = (filled[rows] + inside.sum(dim=0)).clamp(max=num_samples)
+        # Twice as many in each round, for the rows that are still short.
+        count = min(int(num_samples - filled[rows].min()) << round_, MAX_DRAWS)
+        total += count
+        for part in rows.split(max(1, MAX_ROWS // count)):
+            draws = draw(count, x[part])
+            inside = within_support(prior, draws)
+            place = inside.cumsum(dim=0) - 1 + filled[part]
+            use = inside & (place < num_samples)
+            row = part.expand(count, -1)
+            kept[place[use], row[use]] = draws[use]
+            filled[part] = (filled[part] + inside.sum(dim=0)).clamp(max=num_samples)
         rows = (filled < num_samples).nonzero().flatten()
         if len(rows) == 0:
             return kept
-    total = num_samples + (max_rounds - 1) * max(num_samples, 500)
     if log_prob is None:
         raise ValueError(
             f"no more than {filled[rows].min().item()} of {total} draws for row "
             f"{rows[0].item()} lie inside the prior, and this posterior has no density to "
             "resample by; the observation is far from the simulations"
         )
-    warnings.warn(
-        f"for {len(rows)} of {len(x)} observations (first: row {rows[0].item()}) at most "
-        f"{filled[rows].max().item()} of {total} draws lie inside the prior; the "
-        "missing ones are resampled from the prior by the posterior's density",
-        LeakyPosterior,
-        stacklevel=5,
-    )
+    effective = num_proposals
     for row in rows.tolist():
         proposals = prior.sample((num_proposals,)).to(kept)
-        weight = log_prob(proposals[:, None], x[row, None])[:, 0]
-        weight = (weight - weight.max()).exp()
+        log_weight = log_prob(proposals[:, None], x[row, None])[:, 0]
+        weight = (log_weight - prior.log_prob(proposals)).softmax(dim=0)
+        effective = min(effective, int(1 / weight.square().sum()))
         missing = num_samples - int(filled[row])
         pick = torch.multinomial(weight, missing, replacement=True)
         kept[num_samples - missing :, row] = proposals[pick]
+    warnings.warn(
+        f"for {len(rows)} of {len(x)} observations (first: row {rows[0].item()}) fewer "
+        f"than {num_samples} of {total} draws lie inside the prior; the missing ones are "
+        "resampled from draws of the prior by the posterior's density, which leaves as few "
+        f"as {effective} effectively different ones: such an x is far from the simulations",
+        LeakyPosterior,
+        stacklevel=5,
+    )
     return kept
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
@@ -94,8 +96,11 @@ def fit_flow(
         # Round 0 needs no prior; theta is on the real line, where sbi's checks of the
         # prior's bounds would not apply.
         trainer.append_simulations(simulations.real_theta, simulations.x)
-        # sbi reports convergence with print, whatever it is told.
-        with nullcontext() if show_progress else redirect_stdout(io.StringIO()):
+        # sbi reports convergence with print, whatever it is told, and counts epochs in
+        # its own way.
+        quiet = nullcontext() if show_progress else redirect_stdout(io.StringIO())
+        with quiet, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Maximum number of epochs")
             estimator = trainer.train(
                 training_batch_size=min(batch_size, len(simulations.x) // 2),
                 learning_rate=learning_rate,
@@ -104,6 +109,12 @@ def fit_flow(
                 max_num_epochs=max_epochs - 1,  # sbi trains one epoch more than told
                 show_train_summary=False,
             )
+    if trainer.summary["epochs_trained"][-1] >= max_epochs:
+        warnings.warn(
+            f"training stopped at max_epochs={max_epochs}, while the held-out loss was "
+            "still improving; the posterior may be wider than it need be",
+            stacklevel=2,
+        )
     return FlowPosterior(
         estimator.eval().requires_grad_(requires_grad=False),
         prior=simulations.prior,
@@ -153,7 +164,8 @@ def _builder(settings: dict[str, Any], embedding_net: nn.Module | None) -> Any:
         num_transforms=settings["num_transforms"],
         # A tuple: sbi makes an int h into [h] * num_transforms hidden layers.
         hidden_features=tuple(settings["hidden"]),
-        embedding_net=nn.Identity() if embedding_net is None else embedding_net,
+        # A copy: the user's own network is neither trained nor frozen.
+        embedding_net=copy.deepcopy(embedding_net or nn.Identity()),
     )
 
 

@@ -18,6 +18,7 @@ from sbi.utils.user_input_checks_utils import move_distribution_to_device
 from torch import Tensor
 from torch.distributions import Distribution, Transform
 
+from ma_sbi.randomness import seeded
 from ma_sbi.training_range import TrainingRange
 from ma_sbi.validation import as_matrix
 
@@ -53,9 +54,25 @@ def on_real_line(
 ) -> tuple[Distribution, Transform]:
     """Copy the prior to the device, and build the bijection from its support."""
     device = default_device(device)
-    # A copy: the user's own prior stays on its device.
-    prior = move_distribution_to_device(copy.deepcopy(process_prior(prior)[0]), device)
-    return prior, mcmc_transform(prior, device=device)
+    parts = prior if isinstance(prior, (list, tuple)) else [prior]
+    if not all(hasattr(part, "sample") and hasattr(part, "log_prob") for part in parts):
+        raise ValueError(
+            "prior must be a torch distribution, or a list of them, one per parameter; "
+            f"got {prior!r}"
+        )
+    # sbi tries the prior out by sampling it; the caller's generator stays as it is.
+    with seeded(0):
+        try:
+            # A copy: the user's own prior stays on its device.
+            prior = copy.deepcopy(process_prior(prior)[0])
+            if device.type != "cpu":
+                prior = move_distribution_to_device(prior, device)
+            return prior, mcmc_transform(prior, device=device)
+        except (AssertionError, AttributeError, NotImplementedError) as error:
+            raise ValueError(
+                "the prior must have a support that can be mapped to the real line, such "
+                f"as BoxUniform's or MultivariateNormal's: {error}"
+            ) from error
 
 
 def check_simulations(
@@ -70,7 +87,7 @@ def check_simulations(
     device = default_device(device)
     prior, to_real = on_real_line(prior, device)
     theta = as_matrix(theta, "theta", dim=prior.event_shape[0], device=device)
-    x = as_matrix(x, "x", device=device)
+    x = as_matrix(x, "x", device=device, column=True)
     if len(theta) != len(x):
         raise ValueError(
             f"theta and x must be paired row by row, got {len(theta)} and {len(x)} rows"

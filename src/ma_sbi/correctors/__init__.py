@@ -1,6 +1,6 @@
 """Correctors: how reality departs from the simulator, given the context."""
 
-from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector
+from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector, FittedCorrector
 from ma_sbi.correctors.decomposition import (
     ConditionalCorrector,
     Decomposition,
@@ -9,7 +9,7 @@ from ma_sbi.correctors.decomposition import (
 )
 from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitting, Network, Ridge
-from ma_sbi.correctors.inference import Inference, Point
+from ma_sbi.correctors.inference import Evidence, Inference, Mixture, Point
 from ma_sbi.correctors.shift import ShiftCorrector
 
 __all__ = [
@@ -19,9 +19,12 @@ __all__ = [
     "ConditionalCorrector",
     "Decomposition",
     "Departure",
+    "Evidence",
+    "FittedCorrector",
     "Fitting",
     "Inference",
     "MarginalCorrector",
+    "Mixture",
     "Network",
     "Point",
     "Ridge",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.departures import Shift
-from ma_sbi.correctors.inference import Point
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
@@ -39,7 +39,8 @@ class _PartialShift(BaseCorrector):
         """Return the single candidate correction of x ``(batch, dim_x)``."""
         x = as_matrix(x, "x", dim=len(self.mean))
         shift = self.shift(as_entries(context, num_rows=len(x))).to(x)
-        return Point()(Shift(), shift[:, None], x)
+        corrected, log_abs_det = Shift().undo(x, shift[None, :, None])
+        return Corrections(corrected, torch.zeros_like(log_abs_det), log_abs_det)
 
 
 class MarginalCorrector(_PartialShift):

@@ -32,15 +32,15 @@ class Departure(Protocol):
         ...
 
     def undo(self, x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
-        """Take the departure away.
+        """Take the departure away, under K hypotheses of its coefficients.
 
         Args:
             x: Observations, shape ``(n, dim_x)``.
-            coefficients: Shape ``(n, num_basis, dim_x)``.
+            coefficients: Shape ``(K, n, num_basis, dim_x)``.
 
         Returns:
-            The corrected observations and the log absolute Jacobian determinant of the
-            correction, shape ``(n,)``.
+            The corrected observations, shape ``(K, n, dim_x)``, and the log absolute
+            Jacobian determinant of the correction, shape ``(K, n)``.
         """
         ...
 
@@ -61,7 +61,7 @@ class Shift:
 
     def undo(self, x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
         """Subtract the shift."""
-        return x - coefficients[:, 0], x.new_zeros(len(x))
+        return x - coefficients[:, :, 0], x.new_zeros(coefficients.shape[:2])
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Affine:
 
     def undo(self, x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
         """Subtract the affine departure."""
-        departure = torch.einsum("nq,nqd->nd", self.basis(x), coefficients)
-        slope = coefficients[:, 1:] / self.scale.to(x).reshape(-1, 1)
+        departure = torch.einsum("nq,knqd->knd", self.basis(x), coefficients)
+        slope = coefficients[:, :, 1:] / self.scale.to(x).reshape(-1, 1)
         jacobian = torch.eye(x.shape[1]).to(x) - slope
         return x - departure, torch.linalg.slogdet(jacobian).logabsdet

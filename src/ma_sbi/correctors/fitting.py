@@ -8,7 +8,7 @@ Both ways minimise the loss of Eq. 2, :math:`\sum_i \|\delta_i - \hat\delta(z_i)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ma_sbi.networks import perceptron
 from ma_sbi.randomness import generator, seeded
 
-__all__ = ["Coefficients", "Fitting", "Network", "Ridge", "Triples"]
+__all__ = ["Fitted", "Fitting", "Hypotheses", "Network", "Ridge", "Triples"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Triples:
     """Calibration data as the fit sees it.
 
     Attributes:
-        encoding: Encoded distinct contexts, shape ``(num_distinct, dim_z)``.
+        encoding: Encoded distinct contexts, shape ``(num_distinct, dim_z)``; a row of NaN
+            is a missing context.
         codes: Which of them each row has, shape ``(n,)``.
         basis: Basis of the departure at each observation, shape ``(n, num_basis)``.
         delta: Observed minus simulated, shape ``(n, dim_x)``.
@@ -45,18 +46,35 @@ class Triples:
         )
 
 
-class Coefficients(Protocol):
-    """A fitted map from encoded contexts to coefficients of the departure."""
+class Hypotheses(NamedTuple):
+    """What the context suggests about the departure.
 
-    def __call__(self, encoding: Tensor) -> Tensor:
-        """Map ``(n, dim_z)`` to ``(n, num_basis, dim_x)``."""
+    Attributes:
+        coefficients: Coefficients of the departure, shape ``(K, n, num_basis, dim_x)``.
+        log_weight: Log probability of each, shape ``(K, n)``; sums to one over K.
+    """
+
+    coefficients: Tensor
+    log_weight: Tensor
+
+    @classmethod
+    def single(cls, coefficients: Tensor) -> Hypotheses:
+        """Make one hypothesis of coefficients ``(n, num_basis, dim_x)``."""
+        return cls(coefficients[None], coefficients.new_zeros(1, len(coefficients)))
+
+
+class Fitted(Protocol):
+    """A fitted map from encoded contexts to hypotheses about the departure."""
+
+    def __call__(self, encoding: Tensor) -> Hypotheses:
+        """Map contexts ``(n, dim_z)`` to K hypotheses each."""
         ...
 
 
 class Fitting(Protocol):
     """A way to fit coefficients."""
 
-    def fit(self, triples: Triples, *, seed: int | None = None) -> Coefficients:
+    def fit(self, triples: Triples, *, seed: int | None = None) -> Fitted:
         """Fit to calibration triples."""
         ...
 
@@ -66,11 +84,12 @@ class Ridge:
     r"""Kernel ridge regression in closed form: the recipe ``"converged"``.
 
     The coefficients are a common part, fitted by least squares, plus a Gaussian process
-    over the encoding. Kernel width and noise level (hence the regularisation, one per
-    dimension of x) maximise the marginal likelihood, so that noiseless regime shifts are
-    recovered exactly, noisy ones are averaged within a regime, and a context that tells
-    nothing leaves only the common part. A context unlike any that was seen, or missing,
-    gets the common part too; missing contexts among the triples form a regime.
+    over the encoding. Kernel width and ratio of noise to signal (the regularisation)
+    maximise the marginal likelihood, so that noiseless regime shifts are recovered
+    exactly, noisy ones are averaged within a regime, and a context that tells nothing
+    leaves only the common part. A missing context gets the common part, unless there were
+    missing ones among the triples, which then form a regime. So does, in the limit, a
+    context many kernel widths away from all that were seen; nearer, it is extrapolated.
 
     Up to ``max_landmarks`` distinct contexts the solution is exact; beyond, it lives on
     that many randomly chosen ones (Nystroem). Time and memory are linear in the number
@@ -84,7 +103,7 @@ class Ridge:
     max_landmarks: int = 512
     widths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
-    def fit(self, triples: Triples, *, seed: int | None = None) -> KernelCoefficients:
+    def fit(self, triples: Triples, *, seed: int | None = None) -> KernelFit:
         """Solve in closed form; the seed only chooses landmarks beyond the limit."""
         rng = generator(0 if seed is None else seed, triples.delta.device)
         common = _least_squares(triples.basis, triples.delta)
@@ -99,28 +118,31 @@ class Ridge:
         kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
         kernel = max(kernels, key=lambda kernel: _evidence(kernel, subset)[0])
         _, deviation = _evidence(kernel, centred)
-        return KernelCoefficients(kernel, common, deviation)
+        return KernelFit(kernel, common, deviation)
 
 
 @dataclass(frozen=True)
-class KernelCoefficients:
-    """Coefficients fitted by :class:`Ridge`."""
+class KernelFit:
+    """What :class:`Ridge` fitted."""
 
     kernel: _Kernel
     common: Tensor
     deviation: Tensor
 
-    def __call__(self, encoding: Tensor) -> Tensor:
-        """Map ``(n, dim_z)`` to ``(n, num_basis, dim_x)``."""
-        features = self.kernel(encoding.to(self.common))
-        return self.common + torch.einsum("nm,mqd->nqd", features, self.deviation)
+    def __call__(self, encoding: Tensor) -> Hypotheses:
+        """Map contexts ``(n, dim_z)`` to one hypothesis each."""
+        parts = [
+            torch.einsum("nm,mqd->nqd", self.kernel(part), self.deviation)
+            for part in encoding.to(self.common).split(self.kernel.chunk)
+        ]
+        return Hypotheses.single(self.common + torch.cat(parts))
 
 
 @dataclass(frozen=True)
 class _Kernel:
     """Finite features of a Gaussian kernel: ``features(z) @ features(z')`` is k(z, z').
 
-    The zero vector, which is how a missing context is encoded, is unrelated to all others.
+    A missing context, a row of NaN, is like another missing one and unlike all others.
     """
 
     landmarks: Tensor
@@ -137,17 +159,23 @@ class _Kernel:
     def __call__(self, encoding: Tensor) -> Tensor:
         return _gaussian_gram(encoding, self.landmarks, self.width) @ self.whitener
 
+    @property
+    def chunk(self) -> int:
+        """Contexts to take at once, so that their Gram matrix stays in cache."""
+        return max(1, 2**20 // len(self.landmarks))
+
 
 def _gaussian_gram(first: Tensor, second: Tensor, width: float) -> Tensor:
+    missing = first.isnan().any(dim=1)[:, None], second.isnan().any(dim=1)
+    first, second = first.nan_to_num(), second.nan_to_num()
     first_norm, second_norm = first.square().sum(1), second.square().sum(1)
     squared = torch.addmm(second_norm, first, second.T, alpha=-2).add_(first_norm[:, None])
     gram = squared.clamp_(min=0.0).mul_(-0.5 / width**2).exp_()
-    related = (first != 0).any(dim=1)[:, None] == (second != 0).any(dim=1)
-    return gram.mul_(related)
+    return gram.mul_(missing[0] == missing[1])
 
 
 def _evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor]:
-    """Fit the deviation from the common part at the noise level of most evidence.
+    """Fit the deviation from the common part at the noise ratio of most evidence.
 
     Returns:
         The log marginal likelihood and the coefficients ``(num_features, num_basis,
@@ -155,36 +183,54 @@ def _evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor]:
     """
     num_features = kernel.whitener.shape[1]
     num_basis, dim_x = triples.basis.shape[1], triples.delta.shape[1]
-    size = num_features * num_basis
-    gram = triples.delta.new_zeros(size, size)
-    moment = triples.delta.new_zeros(size, dim_x)
-    # Chunks that stay in cache, whatever the number of triples.
-    chunk = max(1, 2**20 // max(size, len(kernel.landmarks)))
-    table = kernel(triples.encoding) if len(triples.encoding) <= chunk else None
-    for rows in torch.arange(len(triples)).to(triples.codes).split(chunk):
-        codes = triples.codes[rows]
-        features = kernel(triples.encoding[codes]) if table is None else table[codes]
-        design = torch.einsum("nm,nq->nmq", features, triples.basis[rows]).flatten(1)
-        gram += design.T @ design
-        moment += design.T @ triples.delta[rows]
+    values, vectors, moment = _spectrum(kernel, triples)
     total = triples.delta.square().sum(dim=0)
-
-    values, vectors = torch.linalg.eigh(gram)
-    values = values.clamp(min=0.0)
     rotated = vectors.T @ moment
-    # Ratio of noise to signal variance, one grid for all dimensions of x.
-    ratios = torch.logspace(-12, 6, 181).to(gram) * values[-1].clamp(min=1e-200)
+    # Ratio of noise to signal variance. One for all dimensions of x, each of which has its
+    # own noise level: a few regimes are too few to estimate a ratio from one dimension.
+    ratios = torch.logspace(-12, 6, 181).to(values) * values[-1].clamp(min=1e-200)
     inverse = 1.0 / (values[:, None] + ratios)
     explained = torch.einsum("sd,sr->rd", rotated.square(), inverse)
     # Rounding, not noise, limits how small a residual can be seen.
     floor = total.clamp(min=1e-200) * 1e-14
     noise = (total - explained).clamp(min=floor) / len(triples)
     complexity = torch.log1p(values[:, None] / ratios).sum(dim=0)
-    log_evidence = -0.5 * (len(triples) * noise.log() + complexity[:, None])
-    best = log_evidence.argmax(dim=0)
-    weights = vectors @ (rotated * inverse[:, best])
-    score = log_evidence.gather(0, best[None]).sum().item()
-    return score, weights.reshape(num_features, num_basis, dim_x)
+    log_evidence = -0.5 * (len(triples) * noise.log().sum(dim=1) + dim_x * complexity)
+    best = int(log_evidence.argmax())
+    weights = vectors @ (rotated * inverse[:, best, None])
+    return log_evidence[best].item(), weights.reshape(num_features, num_basis, dim_x)
+
+
+def _spectrum(kernel: _Kernel, triples: Triples) -> tuple[Tensor, Tensor, Tensor]:
+    """Decompose the design: eigenvalues, eigenvectors, and its product with delta.
+
+    Through the Gram matrix of columns or of rows, whichever is smaller; the columns' one
+    is summed up chunk by chunk, whatever the number of triples.
+    """
+    size = kernel.whitener.shape[1] * triples.basis.shape[1]
+    chunk = max(1, 2**20 // max(size, len(kernel.landmarks)))
+    table = kernel(triples.encoding) if len(triples.encoding) <= chunk else None
+
+    def design(rows: Tensor) -> Tensor:
+        codes = triples.codes[rows]
+        features = kernel(triples.encoding[codes]) if table is None else table[codes]
+        return torch.einsum("nm,nq->nmq", features, triples.basis[rows]).flatten(1)
+
+    everything = torch.arange(len(triples), device=triples.codes.device)
+    if len(triples) < size:
+        matrix = design(everything)
+        values, rows = torch.linalg.eigh(matrix @ matrix.T)
+        keep = values > 1e-14 * values[-1].clamp(min=1e-200)
+        vectors = matrix.T @ (rows[:, keep] / values[keep].sqrt())
+        return values[keep], vectors, matrix.T @ triples.delta
+    gram = triples.delta.new_zeros(size, size)
+    moment = triples.delta.new_zeros(size, triples.delta.shape[1])
+    for part in everything.split(chunk):
+        matrix = design(part)
+        gram += matrix.T @ matrix
+        moment += matrix.T @ triples.delta[part]
+    values, vectors = torch.linalg.eigh(gram)
+    return values.clamp(min=0.0), vectors, moment
 
 
 def _least_squares(basis: Tensor, delta: Tensor) -> Tensor:
@@ -200,7 +246,7 @@ def _choose(values: Tensor, count: int, rng: torch.Generator | None) -> Tensor:
 
 
 def _median_distance(points: Tensor) -> float:
-    distance = torch.pdist(points)
+    distance = torch.pdist(points[~points.isnan().any(dim=1)])
     distance = distance[distance > 0]
     return distance.median().item() if len(distance) else 1.0
 
@@ -233,12 +279,11 @@ class Network:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
-    def fit(self, triples: Triples, *, seed: int | None = None) -> NetworkCoefficients:
+    def fit(self, triples: Triples, *, seed: int | None = None) -> NetworkFit:
         """Train the network."""
         device = triples.delta.device
-        encoding, basis, delta = (
-            values.float() for values in (triples.encoding, triples.basis, triples.delta)
-        )
+        encoding = triples.encoding.nan_to_num().float()
+        basis, delta = triples.basis.float(), triples.delta.float()
         shape = (basis.shape[1], delta.shape[1])
         with torch.enable_grad(), seeded(seed, device):
             network = perceptron(
@@ -263,19 +308,18 @@ class Network:
                     optimiser.zero_grad()
                     loss.backward()
                     optimiser.step()
-        return NetworkCoefficients(
-            network.eval().requires_grad_(requires_grad=False), shape
-        )
+        return NetworkFit(network.eval().requires_grad_(requires_grad=False), shape)
 
 
 @dataclass(frozen=True)
-class NetworkCoefficients:
-    """Coefficients fitted by :class:`Network`."""
+class NetworkFit:
+    """What :class:`Network` fitted."""
 
     network: nn.Module
     shape: tuple[int, int]
 
-    def __call__(self, encoding: Tensor) -> Tensor:
-        """Map ``(n, dim_z)`` to ``(n, num_basis, dim_x)``."""
+    def __call__(self, encoding: Tensor) -> Hypotheses:
+        """Map contexts ``(n, dim_z)`` to one hypothesis each."""
+        inputs = encoding.nan_to_num().to(next(self.network.parameters()))
         with torch.no_grad():
-            return self.network(encoding.float()).unflatten(1, self.shape)
+            return Hypotheses.single(self.network(inputs).unflatten(1, self.shape))

@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
-from ma_sbi.correctors.departures import Departure
 from ma_sbi.protocols import Corrections
 
-__all__ = ["Inference", "Point"]
+__all__ = ["Evidence", "Inference", "Mixture", "Point"]
 
 
 class Inference(Protocol):
-    """From coefficients to weighted candidates."""
+    """From the candidates that the context suggests to those that are believed."""
 
-    def __call__(
-        self, departure: Departure, coefficients: Tensor, x: Tensor
-    ) -> Corrections:
-        """Correct x ``(batch, dim_x)``."""
+    def __call__(self, candidates: Corrections) -> Corrections:
+        """Weigh the candidates of each observation."""
         ...
 
 
 @dataclass(frozen=True)
 class Point:
-    """One candidate: the departure that the context predicts."""
+    """Believe the most plausible candidate alone; K = 1."""
 
-    def __call__(
-        self, departure: Departure, coefficients: Tensor, x: Tensor
-    ) -> Corrections:
-        """Correct x ``(batch, dim_x)``; K = 1."""
-        corrected, log_abs_det = departure.undo(x, coefficients)
+    def __call__(self, candidates: Corrections) -> Corrections:
+        """Keep one candidate."""
+        best = candidates.log_weight.argmax(dim=0)
+        rows = torch.arange(len(best), device=best.device)
         return Corrections(
-            x=corrected[None],
-            log_weight=x.new_zeros(1, len(x)),
-            log_abs_det=log_abs_det[None],
+            x=candidates.x[best, rows][None],
+            log_weight=torch.zeros_like(candidates.log_weight[:1]),
+            log_abs_det=candidates.log_abs_det[best, rows][None],
         )
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Believe every candidate as much as the context does."""
+
+    def __call__(self, candidates: Corrections) -> Corrections:
+        """Keep the candidates as they are."""
+        return candidates
+
+
+@dataclass(frozen=True)
+class Evidence:
+    r"""Weigh the candidates by how well they explain the observation, too.
+
+    .. math:: w_k(x, z) \propto w_k(z)\, p_{sim}(x_k)\, |\partial x_k / \partial x|
+
+    Attributes:
+        log_density: Log density of the simulations, ``(n, dim_x) -> (n,)``.
+    """
+
+    log_density: Callable[[Tensor], Tensor]
+
+    def __call__(self, candidates: Corrections) -> Corrections:
+        """Reweigh the candidates."""
+        density = self.log_density(candidates.x.flatten(0, 1))
+        density = density.unflatten(0, candidates.log_weight.shape)
+        weight = candidates.log_weight + density + candidates.log_abs_det
+        return candidates._replace(log_weight=weight.log_softmax(dim=0))

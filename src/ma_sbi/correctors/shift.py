@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ma_sbi.correctors.composed import ComposedCorrector
-from ma_sbi.correctors.departures import Departure, Shift
+from ma_sbi.correctors.composed import Axes, FittedCorrector
+from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Fitting, Network, Ridge
-from ma_sbi.correctors.inference import Inference, Point
+from ma_sbi.correctors.inference import Point
 from ma_sbi.protocols import Encoder
 
 __all__ = ["ShiftCorrector"]
@@ -15,7 +15,7 @@ __all__ = ["ShiftCorrector"]
 RECIPES: dict[str, type[Ridge] | type[Network]] = {"converged": Ridge, "paper": Network}
 
 
-class ShiftCorrector(ComposedCorrector):
+class ShiftCorrector(FittedCorrector):
     r"""Shift the observation by what its context predicts (Eq. 2 of the paper).
 
     .. math:: \tilde q(\theta \mid x, z) = \hat q(\theta \mid x - \hat\delta(z)), \qquad
@@ -47,24 +47,12 @@ class ShiftCorrector(ComposedCorrector):
         self.encoder = encoder
         self.recipe = recipe
 
-    @property
-    def departure(self) -> Departure:  # type: ignore[override]
-        """A constant shift per context."""
-        return Shift()
-
-    @property
-    def fitting(self) -> Fitting:  # type: ignore[override]
-        """The fit that the recipe names."""
-        if isinstance(self.recipe, str):
-            if self.recipe not in RECIPES:
-                raise ValueError(
-                    f"recipe must be one of {sorted(RECIPES)} or a fitting, "
-                    f"got {self.recipe!r}"
-                )
-            return RECIPES[self.recipe]()
-        return self.recipe
-
-    @property
-    def inference(self) -> Inference:  # type: ignore[override]
-        """One correction per observation."""
-        return Point()
+    def axes(self) -> Axes:
+        """Name the departure, the fit and the inference."""
+        if not isinstance(self.recipe, str):
+            return Axes(Shift(), self.recipe, Point())
+        if self.recipe not in RECIPES:
+            raise ValueError(
+                f"recipe must be one of {sorted(RECIPES)} or a fitting, got {self.recipe!r}"
+            )
+        return Axes(Shift(), RECIPES[self.recipe](), Point())
