@@ -261,7 +261,7 @@ def test_what_is_missing_is_resampled_by_the_density_over_the_prior():
     )
     with pytest.warns(LeakyPosterior):
         draws = posterior.sample(4000, torch.zeros(1, 1), seed=0)
-    # Mean of the cut normal, by its hazard at 6 deviations: 0.0792; its deviation is as big.
+    # Mean of the cut normal, by its hazard at 6 deviations; its deviation is as big.
     assert abs(draws.mean() - 0.0792) < 5 * 0.08 / 1000**0.5
 
 

@@ -83,13 +83,13 @@ class Fitting(Protocol):
 class Ridge:
     r"""Kernel ridge regression in closed form: the recipe ``"converged"``.
 
-    The coefficients are a common part, fitted by least squares, plus a Gaussian process
-    over the encoding. Kernel width and ratio of noise to signal (the regularisation)
-    maximise the marginal likelihood, so that noiseless regime shifts are recovered
-    exactly, noisy ones are averaged within a regime, and a context that tells nothing
-    leaves only the common part. A missing context gets the common part, unless there were
-    missing ones among the triples, which then form a regime. So does, in the limit, a
-    context many kernel widths away from all that were seen; nearer, it is extrapolated.
+    The coefficients are a common part plus a Gaussian process over the encoding. Kernel
+    width and ratio of noise to signal (the regularisation) maximise the marginal
+    likelihood, so that noiseless regime shifts are recovered exactly, noisy ones are
+    averaged within a regime, and a context that tells nothing leaves only the common part.
+    So does, in the limit, a context many kernel widths away from all that were seen;
+    nearer, it is extrapolated. A missing context gets the average over the triples, unless
+    some of them miss theirs, too, and so form a regime.
 
     Up to ``max_landmarks`` distinct contexts the solution is exact; beyond, it lives on
     that many randomly chosen ones (Nystroem). Time and memory are linear in the number
@@ -106,19 +106,16 @@ class Ridge:
     def fit(self, triples: Triples, *, seed: int | None = None) -> KernelFit:
         """Solve in closed form; the seed only chooses landmarks beyond the limit."""
         rng = generator(0 if seed is None else seed, triples.delta.device)
-        common = _least_squares(triples.basis, triples.delta)
-        residual = triples.delta - triples.basis @ common
-        centred = Triples(triples.encoding, triples.codes, triples.basis, residual)
-
         landmarks = _choose(triples.encoding, self.max_landmarks, rng)
         unit = _median_distance(landmarks)
         # The width is a coarse choice: some thousand rows decide it as well as a million.
         few = _choose(torch.arange(len(triples)).to(triples.codes), 10_000, rng)
-        subset = centred.rows(few)
+        subset = triples.rows(few)
         kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
-        kernel = max(kernels, key=lambda kernel: _evidence(kernel, subset)[0])
-        _, deviation = _evidence(kernel, centred)
-        return KernelFit(kernel, common, deviation)
+        kernel = max(kernels, key=lambda kernel: _maximise_evidence(kernel, subset)[0])
+        _, common, deviation = _maximise_evidence(kernel, triples)
+        average = _least_squares(triples.basis, triples.delta)
+        return KernelFit(kernel, common, deviation, average)
 
 
 @dataclass(frozen=True)
@@ -128,14 +125,19 @@ class KernelFit:
     kernel: _Kernel
     common: Tensor
     deviation: Tensor
+    average: Tensor
 
     def __call__(self, encoding: Tensor) -> Hypotheses:
         """Map contexts ``(n, dim_z)`` to one hypothesis each."""
+        encoding = encoding.to(self.common)
         parts = [
             torch.einsum("nm,mqd->nqd", self.kernel(part), self.deviation)
-            for part in encoding.to(self.common).split(self.kernel.chunk)
+            for part in encoding.split(self.kernel.chunk)
         ]
-        return Hypotheses.single(self.common + torch.cat(parts))
+        coefficients = self.common + torch.cat(parts)
+        if not self.kernel.landmarks.isnan().any():
+            coefficients[encoding.isnan().any(dim=1)] = self.average
+        return Hypotheses.single(coefficients)
 
 
 @dataclass(frozen=True)
@@ -174,17 +176,22 @@ def _gaussian_gram(first: Tensor, second: Tensor, width: float) -> Tensor:
     return gram.mul_(missing[0] == missing[1])
 
 
-def _evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor]:
-    """Fit the deviation from the common part at the noise ratio of most evidence.
+def _maximise_evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor, Tensor]:
+    """Fit the common part and the deviations from it at the noise ratio of most evidence.
+
+    The common part has a flat prior and is integrated out (restricted maximum likelihood),
+    so that a regime with most of the rows is not mistaken for what all have in common.
 
     Returns:
-        The log marginal likelihood and the coefficients ``(num_features, num_basis,
-        dim_x)``.
+        The log marginal likelihood, the common coefficients ``(num_basis, dim_x)``, and
+        the deviations ``(num_features, num_basis, dim_x)``.
     """
     num_features = kernel.whitener.shape[1]
     num_basis, dim_x = triples.basis.shape[1], triples.delta.shape[1]
-    values, vectors, moment = _spectrum(kernel, triples)
-    total = triples.delta.square().sum(dim=0)
+    common = _least_squares(triples.basis, triples.delta)
+    residual = triples.delta - triples.basis @ common
+    total = residual.square().sum(dim=0)
+    values, vectors, moment, overlap = _spectrum(kernel, triples, residual)
     rotated = vectors.T @ moment
     # Ratio of noise to signal variance. One for all dimensions of x, each of which has its
     # own noise level: a few regimes are too few to estimate a ratio from one dimension.
@@ -193,19 +200,27 @@ def _evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor]:
     explained = torch.einsum("sd,sr->rd", rotated.square(), inverse)
     # Rounding, not noise, limits how small a residual can be seen.
     floor = total.clamp(min=1e-200) * 1e-14
-    noise = (total - explained).clamp(min=floor) / len(triples)
+    freedom = max(1, len(triples) - num_basis)
+    noise = (total - explained).clamp(min=floor) / freedom
     complexity = torch.log1p(values[:, None] / ratios).sum(dim=0)
-    log_evidence = -0.5 * (len(triples) * noise.log().sum(dim=1) + dim_x * complexity)
+    log_evidence = -0.5 * (freedom * noise.log().sum(dim=1) + dim_x * complexity)
     best = int(log_evidence.argmax())
     weights = vectors @ (rotated * inverse[:, best, None])
-    return log_evidence[best].item(), weights.reshape(num_features, num_basis, dim_x)
+    deviation = weights.reshape(num_features, num_basis, dim_x)
+    return log_evidence[best].item(), common - overlap @ weights, deviation
 
 
-def _spectrum(kernel: _Kernel, triples: Triples) -> tuple[Tensor, Tensor, Tensor]:
-    """Decompose the design: eigenvalues, eigenvectors, and its product with delta.
+def _spectrum(
+    kernel: _Kernel, triples: Triples, residual: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Decompose the design, with the common part projected out of it.
 
-    Through the Gram matrix of columns or of rows, whichever is smaller; the columns' one
-    is summed up chunk by chunk, whatever the number of triples.
+    Through the Gram matrix of its rows or of its columns, whichever is smaller; the
+    columns' one is summed up chunk by chunk, whatever the number of triples.
+
+    Returns:
+        Eigenvalues, eigenvectors, the product of the design with the residual, and the
+        coefficients of the design's columns on the basis.
     """
     size = kernel.whitener.shape[1] * triples.basis.shape[1]
     chunk = max(1, 2**20 // max(size, len(kernel.landmarks)))
@@ -216,27 +231,35 @@ def _spectrum(kernel: _Kernel, triples: Triples) -> tuple[Tensor, Tensor, Tensor
         features = kernel(triples.encoding[codes]) if table is None else table[codes]
         return torch.einsum("nm,nq->nmq", features, triples.basis[rows]).flatten(1)
 
-    everything = torch.arange(len(triples), device=triples.codes.device)
+    rows = torch.arange(len(triples), device=triples.codes.device)
     if len(triples) < size:
-        matrix = design(everything)
-        values, rows = torch.linalg.eigh(matrix @ matrix.T)
-        keep = values > 1e-14 * values[-1].clamp(min=1e-200)
-        vectors = matrix.T @ (rows[:, keep] / values[keep].sqrt())
-        return values[keep], vectors, matrix.T @ triples.delta
-    gram = triples.delta.new_zeros(size, size)
-    moment = triples.delta.new_zeros(size, triples.delta.shape[1])
-    for part in everything.split(chunk):
+        matrix = design(rows)
+        overlap = _least_squares(triples.basis, matrix)
+        matrix = matrix - triples.basis @ overlap
+        values, row_vectors = torch.linalg.eigh(matrix @ matrix.T)
+        keep = values > 1e-13 * values[-1].clamp(min=1e-200)
+        vectors = matrix.T @ (row_vectors[:, keep] / values[keep].sqrt())
+        return values[keep], vectors, matrix.T @ residual, overlap
+    gram = residual.new_zeros(size, size)
+    cross = residual.new_zeros(size, triples.basis.shape[1])
+    moment = residual.new_zeros(size, residual.shape[1])
+    for part in rows.split(chunk):
         matrix = design(part)
         gram += matrix.T @ matrix
-        moment += matrix.T @ triples.delta[part]
-    values, vectors = torch.linalg.eigh(gram)
-    return values.clamp(min=0.0), vectors, moment
+        cross += matrix.T @ triples.basis[part]
+        moment += matrix.T @ residual[part]
+    overlap = _solve(triples.basis.T @ triples.basis, cross.T)
+    values, vectors = torch.linalg.eigh(gram - cross @ overlap)
+    return values.clamp(min=0.0), vectors, moment, overlap
 
 
-def _least_squares(basis: Tensor, delta: Tensor) -> Tensor:
-    gram = basis.T @ basis
+def _least_squares(basis: Tensor, targets: Tensor) -> Tensor:
+    return _solve(basis.T @ basis, basis.T @ targets)
+
+
+def _solve(gram: Tensor, moment: Tensor) -> Tensor:
     jitter = 1e-10 * gram.diagonal().mean() * torch.eye(len(gram)).to(gram)
-    return torch.linalg.solve(gram + jitter, basis.T @ delta)
+    return torch.linalg.solve(gram + jitter, moment)
 
 
 def _choose(values: Tensor, count: int, rng: torch.Generator | None) -> Tensor:
