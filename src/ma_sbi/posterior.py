@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
+from ma_sbi.mixture import log_prob_mixture, sample_mixture
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Corrector
-from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix
 
 if TYPE_CHECKING:
@@ -67,7 +66,8 @@ class CorrectedPosterior:
             first dimension.
         """
         num_samples = as_count(num_samples, "num_samples")
-        return self.sample_candidates(num_samples, self.corrections(x, context), seed=seed)
+        candidates = self.corrections(x, context)
+        return sample_mixture(self.posterior, num_samples, candidates, seed=seed)
 
     def log_prob(self, theta: Tensor, x: Any, context: Context) -> Tensor:
         """Evaluate the corrected posterior's density.
@@ -80,7 +80,7 @@ class CorrectedPosterior:
         Returns:
             Log densities of shape ``(num_samples, batch)``.
         """
-        return self.log_prob_candidates(theta, self.corrections(x, context))
+        return log_prob_mixture(self.posterior, theta, self.corrections(x, context))
 
     def given(self, context: Context) -> SBIPosterior:
         """Fix the context and return a posterior that sbi's own tools accept.
@@ -114,46 +114,6 @@ class CorrectedPosterior:
         from ma_sbi.adapters.sbi_posterior import PackedPosterior
 
         return PackedPosterior(self, contexts)
-
-    def sample_candidates(
-        self, num_samples: int, candidates: Corrections, *, seed: int | None = None
-    ) -> Tensor:
-        """Draw from the mixture over candidate corrections, in one pass."""
-        num_candidates, batch, dim_x = candidates.x.shape
-        if num_candidates == 1:
-            return self.posterior.sample(num_samples, candidates.x[0], seed=seed)
-        # Each draw picks its candidate afresh, so that draws are not grouped by it.
-        weight = candidates.log_weight.exp().T
-        rng = generator(derive(seed, "candidates"), weight.device)
-        pick = torch.multinomial(weight, num_samples, replacement=True, generator=rng).T
-        # The posterior draws for every candidate that was picked, as often as the most
-        # picked one needs; the n-th pick of a candidate takes its n-th draw.
-        ordered, order = pick.sort(dim=0, stable=True)
-        count = torch.zeros_like(candidates.log_weight, dtype=torch.long)
-        count = count.scatter_add(0, pick, torch.ones_like(pick))
-        first = count.cumsum(dim=0) - count
-        position = torch.arange(num_samples, device=pick.device)[:, None]
-        turn = torch.empty_like(pick).scatter(0, order, position - first.gather(0, ordered))
-        used = count > 0
-        number = used.flatten().cumsum(dim=0).reshape(used.shape) - 1
-        draws = self.posterior.sample(int(count.max()), candidates.x[used], seed=seed)
-        return draws[turn, number.gather(0, pick)]
-
-    def log_prob_candidates(self, theta: Tensor, candidates: Corrections) -> Tensor:
-        """Evaluate the mixture over candidate corrections."""
-        log_prob = getattr(self.posterior, "log_prob", None)
-        if log_prob is None:
-            raise ValueError(
-                f"{type(self.posterior).__name__} can be sampled but has no density"
-            )
-        num_candidates, batch, dim_x = candidates.x.shape
-        theta = torch.as_tensor(theta, dtype=torch.float32)
-        if num_candidates == 1:
-            return log_prob(theta, candidates.x[0])
-        theta = theta.expand(-1, batch, -1).repeat(1, num_candidates, 1)
-        each = log_prob(theta, candidates.x.reshape(-1, dim_x))
-        weighted = each.unflatten(1, (num_candidates, batch)) + candidates.log_weight
-        return weighted.logsumexp(dim=1)
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return what the posterior is shown instead of x, with weights."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ma_sbi.context import as_entries, distinct
 from ma_sbi.correctors.composed import encode
+from ma_sbi.mixture import log_prob_mixture, sample_mixture
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_matrix
@@ -72,7 +73,7 @@ class SBIPosterior(NeuralPosterior):
         """Draw ``(*sample_shape, batch, dim_theta)`` for a batch of observations."""
         shape = torch.Size(sample_shape)
         candidates = self.correct(as_matrix(x, "x"))
-        draws = self.corrected.sample_candidates(shape.numel(), candidates)
+        draws = sample_mixture(self.corrected.posterior, shape.numel(), candidates)
         return draws.reshape(*shape, *draws.shape[1:])
 
     def log_prob(
@@ -86,7 +87,8 @@ class SBIPosterior(NeuralPosterior):
 
     def log_prob_batched(self, theta: Tensor, x: Tensor) -> Tensor:
         """Evaluate theta ``(n, batch, dim_theta)`` for a batch of observations."""
-        return self.corrected.log_prob_candidates(theta, self.correct(as_matrix(x, "x")))
+        candidates = self.correct(as_matrix(x, "x"))
+        return log_prob_mixture(self.corrected.posterior, theta, candidates)
 
 
 class PackedPosterior(SBIPosterior):
@@ -160,4 +162,5 @@ class _Potential(BasePotential):
             theta = theta.detach().requires_grad_()
         with torch.set_grad_enabled(track_gradients):
             theta = torch.atleast_2d(theta)[:, None]
-            return self.corrected.log_prob_candidates(theta, self.candidates)[:, 0]
+            posterior = self.corrected.posterior
+            return log_prob_mixture(posterior, theta, self.candidates)[:, 0]
