@@ -10,6 +10,7 @@ beside ours, the recovered shifts' error, and the times.
 import argparse
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +25,10 @@ PAPER = {
     "ddpm": {"NPE": 0.784, "MA-SBI": 0.745, "Oracle": 0.742},
 }
 FIT = {
-    "maf": lambda *data, seed: fit_flow(*data, flow="maf", batch_size=1000, seed=seed),
-    "nsf": lambda *data, seed: fit_flow(*data, flow="nsf", batch_size=1000, seed=seed),
-    "ddpm": lambda *data, seed: fit_ddpm(*data, seed=seed),
-    "ddpm_rescaled": lambda *data, seed: fit_ddpm(*data, schedule="rescaled", seed=seed),
+    "maf": partial(fit_flow, flow="maf", batch_size=1000),
+    "nsf": partial(fit_flow, flow="nsf", batch_size=1000),
+    "ddpm": fit_ddpm,
+    "ddpm_rescaled": partial(fit_ddpm, schedule="rescaled"),
 }
 NUM_DRAWS = 500
 
@@ -47,7 +48,9 @@ def seconds(function):
     return result, time.perf_counter() - start
 
 
-def main(backbones: list[str], num_simulations: int, num_cal: int, seed: int) -> None:
+def main(
+    backbones: list[str], num_simulations: int, num_cal: int, seed: int, device: str | None
+) -> None:
     torch.set_num_threads(1)
     task = get_task("slcp")
     train = task.draw(num_simulations, seed=seed)
@@ -68,7 +71,9 @@ def main(backbones: list[str], num_simulations: int, num_cal: int, seed: int) ->
         )
     for name in backbones:
         posterior, training = seconds(
-            lambda name=name: FIT[name](task.prior, train.theta, train.x_sim, seed=seed)
+            lambda name=name: FIT[name](
+                task.prior, train.theta, train.x_sim, seed=seed, device=device
+            )
         )
         draws = {"NPE": posterior.sample(NUM_DRAWS, x_obs, seed=seed)}
         corrected = CorrectedPosterior(posterior, correctors["converged"])
@@ -78,7 +83,7 @@ def main(backbones: list[str], num_simulations: int, num_cal: int, seed: int) ->
         papers = CorrectedPosterior(posterior, correctors["paper"])
         draws["MA-SBI, paper recipe"] = papers.sample(NUM_DRAWS, x_obs, context, seed=seed)
         draws["Oracle"] = posterior.sample(NUM_DRAWS, x_sim, seed=seed)
-        scores = {key: c2st_batch(value, reference) for key, value in draws.items()}
+        scores = {key: c2st_batch(value.cpu(), reference) for key, value in draws.items()}
         print(f"\n{name}: trained in {training:.0f} s, 12 x 500 draws in {sampling:.2f} s")
         for key, value in scores.items():
             paper = PAPER.get(name, {}).get(key, float("nan"))
@@ -105,5 +110,6 @@ if __name__ == "__main__":
     parser.add_argument("--simulations", type=int, default=100_000)
     parser.add_argument("--calibration", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    main(arguments.backbones, arguments.simulations, arguments.calibration, arguments.seed)
+    parser.add_argument("--device")
+    given = parser.parse_args()
+    main(given.backbones, given.simulations, given.calibration, given.seed, given.device)
