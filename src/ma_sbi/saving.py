@@ -7,13 +7,17 @@ versions that wrote it. Nothing is pickled.
 from __future__ import annotations
 
 import json
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import sbi
+import torch
+import zuko
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+import ma_sbi
 
 __all__ = ["read", "write"]
 
@@ -29,7 +33,9 @@ def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) 
         for group, members in groups.items()
         for name, tensor in members.items()
     }
-    versions = {name: version(name) for name in ("ma-sbi", "torch", "sbi", "zuko")}
+    versions = {
+        module.__name__: module.__version__ for module in (ma_sbi, torch, sbi, zuko)
+    }
     header = json.dumps({"kind": kind, "settings": settings, "versions": versions})
     path = Path(path)
     unfinished = path.with_name(path.name + ".unfinished")

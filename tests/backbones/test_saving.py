@@ -52,7 +52,7 @@ def test_the_file_says_what_wrote_it(tmp_path):
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["ma_sbi"])
     assert header["kind"] == "ddpm"
-    assert {"ma-sbi", "torch", "sbi", "zuko"} == set(header["versions"])
+    assert {"ma_sbi", "torch", "sbi", "zuko"} == set(header["versions"])
 
 
 def test_another_file_is_refused(tmp_path):
