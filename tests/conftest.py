@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import zuko  # noqa: F401 (its import switches validation of distributions off)
 from torch.distributions import Distribution, MultivariateNormal
 
 # Small operations on busy threads crawl.
@@ -27,9 +28,7 @@ def _global_state():
         torch.is_grad_enabled(),
         torch.get_default_dtype(),
         torch.get_num_threads(),
-        Distribution._Distribution__validate_args
-        if hasattr(Distribution, "_Distribution__validate_args")
-        else Distribution._validate_args,
+        Distribution._validate_args,
     )
 
 

@@ -8,8 +8,10 @@ from ma_sbi.correctors.decomposition import (
     decompose,
 )
 from ma_sbi.correctors.departures import Affine, Departure, Shift
-from ma_sbi.correctors.fitting import Fitting, Network, Ridge
+from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Triples
 from ma_sbi.correctors.inference import Evidence, Inference, Mixture, Point
+from ma_sbi.correctors.network import Network
+from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.correctors.shift import ShiftCorrector
 
 __all__ = [
@@ -21,7 +23,9 @@ __all__ = [
     "Departure",
     "Evidence",
     "FittedCorrector",
+    "Fitted",
     "Fitting",
+    "Hypotheses",
     "Inference",
     "MarginalCorrector",
     "Mixture",
@@ -30,5 +34,6 @@ __all__ = [
     "Ridge",
     "Shift",
     "ShiftCorrector",
+    "Triples",
     "decompose",
 ]

@@ -6,8 +6,10 @@ from typing import Literal
 
 from ma_sbi.correctors.composed import Axes, FittedCorrector
 from ma_sbi.correctors.departures import Shift
-from ma_sbi.correctors.fitting import Fitting, Network, Ridge
+from ma_sbi.correctors.fitting import Fitting
 from ma_sbi.correctors.inference import Point
+from ma_sbi.correctors.network import Network
+from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Encoder
 
 __all__ = ["ShiftCorrector"]

@@ -1,0 +1,208 @@
+"""Fitting in closed form, with the regularisation that the data ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ma_sbi.correctors.fitting import Hypotheses, Triples
+from ma_sbi.randomness import generator
+
+__all__ = ["KernelFit", "Ridge"]
+
+
+@dataclass(frozen=True)
+class Ridge:
+    r"""Kernel ridge regression in closed form: the recipe ``"converged"``.
+
+    The coefficients are a common part plus a Gaussian process over the encoding. Kernel
+    width and ratio of noise to signal (the regularisation) maximise the marginal
+    likelihood, so that noiseless regime shifts are recovered exactly, noisy ones are
+    averaged within a regime, and a context that tells nothing leaves only the common part.
+    So does, in the limit, a context many kernel widths away from all that were seen;
+    nearer, it is extrapolated. A missing context gets the average over the triples, unless
+    some of them miss theirs, too, and so form a regime.
+
+    Up to ``max_landmarks`` distinct contexts the solution is exact; beyond, it lives on
+    that many randomly chosen ones (Nystroem). Time and memory are linear in the number
+    of triples.
+
+    Attributes:
+        max_landmarks: Most distinct contexts that the kernel is centred on.
+        widths: Kernel widths tried, in units of the median distance of contexts.
+    """
+
+    max_landmarks: int = 512
+    widths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+    def fit(self, triples: Triples, *, seed: int | None = None) -> KernelFit:
+        """Solve in closed form; the seed only chooses landmarks beyond the limit."""
+        rng = generator(0 if seed is None else seed, triples.delta.device)
+        landmarks = _choose(triples.encoding, self.max_landmarks, rng)
+        unit = _median_distance(landmarks)
+        # The width is a coarse choice: some thousand rows decide it as well as a million.
+        few = _choose(torch.arange(len(triples)).to(triples.codes), 10_000, rng)
+        subset = triples.rows(few)
+        kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
+        kernel = max(kernels, key=lambda kernel: _maximise_evidence(kernel, subset)[0])
+        _, common, deviation = _maximise_evidence(kernel, triples)
+        average = _least_squares(triples.basis, triples.delta)
+        return KernelFit(kernel, common, deviation, average)
+
+
+@dataclass(frozen=True)
+class KernelFit:
+    """What :class:`Ridge` fitted."""
+
+    kernel: _Kernel
+    common: Tensor
+    deviation: Tensor
+    average: Tensor
+
+    def __call__(self, encoding: Tensor) -> Hypotheses:
+        """Map contexts ``(n, dim_z)`` to one hypothesis each."""
+        encoding = encoding.to(self.common)
+        parts = [
+            torch.einsum("nm,mqd->nqd", self.kernel(part), self.deviation)
+            for part in encoding.split(self.kernel.chunk)
+        ]
+        coefficients = self.common + torch.cat(parts)
+        if not self.kernel.landmarks.isnan().any():
+            coefficients[encoding.isnan().any(dim=1)] = self.average
+        return Hypotheses.single(coefficients)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Finite features of a Gaussian kernel: ``features(z) @ features(z')`` is k(z, z').
+
+    A missing context, a row of NaN, is like another missing one and unlike all others.
+    """
+
+    landmarks: Tensor
+    width: float
+    whitener: Tensor
+
+    @classmethod
+    def build(cls, landmarks: Tensor, width: float) -> _Kernel:
+        gram = _gaussian_gram(landmarks, landmarks, width)
+        values, vectors = torch.linalg.eigh(gram)
+        keep = values > 1e-10 * values[-1]
+        return cls(landmarks, width, vectors[:, keep] / values[keep].sqrt())
+
+    def __call__(self, encoding: Tensor) -> Tensor:
+        return _gaussian_gram(encoding, self.landmarks, self.width) @ self.whitener
+
+    @property
+    def chunk(self) -> int:
+        """Contexts to take at once, so that their Gram matrix stays in cache."""
+        return max(1, 2**20 // len(self.landmarks))
+
+
+def _gaussian_gram(first: Tensor, second: Tensor, width: float) -> Tensor:
+    missing = first.isnan().any(dim=1)[:, None], second.isnan().any(dim=1)
+    first, second = first.nan_to_num(), second.nan_to_num()
+    first_norm, second_norm = first.square().sum(1), second.square().sum(1)
+    squared = torch.addmm(second_norm, first, second.T, alpha=-2).add_(first_norm[:, None])
+    gram = squared.clamp_(min=0.0).mul_(-0.5 / width**2).exp_()
+    return gram.mul_(missing[0] == missing[1])
+
+
+def _maximise_evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor, Tensor]:
+    """Fit the common part and the deviations from it at the noise ratio of most evidence.
+
+    The common part has a flat prior and is integrated out (restricted maximum likelihood),
+    so that a regime with most of the rows is not mistaken for what all have in common.
+
+    Returns:
+        The log marginal likelihood, the common coefficients ``(num_basis, dim_x)``, and
+        the deviations ``(num_features, num_basis, dim_x)``.
+    """
+    num_features = kernel.whitener.shape[1]
+    num_basis, dim_x = triples.basis.shape[1], triples.delta.shape[1]
+    common = _least_squares(triples.basis, triples.delta)
+    residual = triples.delta - triples.basis @ common
+    total = residual.square().sum(dim=0)
+    values, vectors, moment, overlap = _spectrum(kernel, triples, residual)
+    rotated = vectors.T @ moment
+    # Ratio of noise to signal variance. One for all dimensions of x, each of which has its
+    # own noise level: a few regimes are too few to estimate a ratio from one dimension.
+    ratios = torch.logspace(-12, 6, 181).to(values) * values[-1].clamp(min=1e-200)
+    inverse = 1.0 / (values[:, None] + ratios)
+    explained = torch.einsum("sd,sr->rd", rotated.square(), inverse)
+    # Rounding, not noise, limits how small a residual can be seen.
+    floor = total.clamp(min=1e-200) * 1e-14
+    freedom = max(1, len(triples) - num_basis)
+    noise = (total - explained).clamp(min=floor) / freedom
+    complexity = torch.log1p(values[:, None] / ratios).sum(dim=0)
+    log_evidence = -0.5 * (freedom * noise.log().sum(dim=1) + dim_x * complexity)
+    best = int(log_evidence.argmax())
+    weights = vectors @ (rotated * inverse[:, best, None])
+    deviation = weights.reshape(num_features, num_basis, dim_x)
+    return log_evidence[best].item(), common - overlap @ weights, deviation
+
+
+def _spectrum(
+    kernel: _Kernel, triples: Triples, residual: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Decompose the design, with the common part projected out of it.
+
+    Through the Gram matrix of its rows or of its columns, whichever is smaller; the
+    columns' one is summed up chunk by chunk, whatever the number of triples.
+
+    Returns:
+        Eigenvalues, eigenvectors, the product of the design with the residual, and the
+        coefficients of the design's columns on the basis.
+    """
+    size = kernel.whitener.shape[1] * triples.basis.shape[1]
+    chunk = max(1, 2**20 // max(size, len(kernel.landmarks)))
+    table = kernel(triples.encoding) if len(triples.encoding) <= chunk else None
+
+    def design(rows: Tensor) -> Tensor:
+        codes = triples.codes[rows]
+        features = kernel(triples.encoding[codes]) if table is None else table[codes]
+        return torch.einsum("nm,nq->nmq", features, triples.basis[rows]).flatten(1)
+
+    rows = torch.arange(len(triples), device=triples.codes.device)
+    if len(triples) < size:
+        matrix = design(rows)
+        overlap = _least_squares(triples.basis, matrix)
+        matrix = matrix - triples.basis @ overlap
+        values, row_vectors = torch.linalg.eigh(matrix @ matrix.T)
+        keep = values > 1e-13 * values[-1].clamp(min=1e-200)
+        vectors = matrix.T @ (row_vectors[:, keep] / values[keep].sqrt())
+        return values[keep], vectors, matrix.T @ residual, overlap
+    gram = residual.new_zeros(size, size)
+    cross = residual.new_zeros(size, triples.basis.shape[1])
+    moment = residual.new_zeros(size, residual.shape[1])
+    for part in rows.split(chunk):
+        matrix = design(part)
+        gram += matrix.T @ matrix
+        cross += matrix.T @ triples.basis[part]
+        moment += matrix.T @ residual[part]
+    overlap = _solve(triples.basis.T @ triples.basis, cross.T)
+    values, vectors = torch.linalg.eigh(gram - cross @ overlap)
+    return values.clamp(min=0.0), vectors, moment, overlap
+
+
+def _least_squares(basis: Tensor, targets: Tensor) -> Tensor:
+    return _solve(basis.T @ basis, basis.T @ targets)
+
+
+def _solve(gram: Tensor, moment: Tensor) -> Tensor:
+    jitter = 1e-10 * gram.diagonal().mean() * torch.eye(len(gram)).to(gram)
+    return torch.linalg.solve(gram + jitter, moment)
+
+
+def _choose(values: Tensor, count: int, rng: torch.Generator | None) -> Tensor:
+    if len(values) <= count:
+        return values
+    return values[torch.randperm(len(values), generator=rng, device=values.device)[:count]]
+
+
+def _median_distance(points: Tensor) -> float:
+    distance = torch.pdist(points[~points.isnan().any(dim=1)])
+    distance = distance[distance > 0]
+    return distance.median().item() if len(distance) else 1.0
