@@ -87,35 +87,19 @@ def zuko_flow():
     return flow
 
 
+def _small_flow(**options):
+    size = {"num_transforms": 2, "hidden": (32,), "learning_rate": 5e-3}
+    return fit_flow(PRIOR, *simulations(2000), **size, **options, seed=0)
+
+
 @lru_cache
 def flow_posterior():
-    theta, x = simulations(2000)
-    return fit_flow(
-        PRIOR,
-        theta,
-        x,
-        flow="maf",
-        num_transforms=2,
-        hidden=(32,),
-        learning_rate=5e-3,
-        max_epochs=20,
-        seed=0,
-    )
+    return _small_flow(flow="maf", max_epochs=20)
 
 
 @lru_cache
 def spline_posterior():
-    theta, x = simulations(2000)
-    return fit_flow(
-        PRIOR,
-        theta,
-        x,
-        num_transforms=2,
-        hidden=(32,),
-        learning_rate=5e-3,
-        max_epochs=15,
-        seed=0,
-    )
+    return _small_flow(flow="nsf", max_epochs=15)
 
 
 @lru_cache

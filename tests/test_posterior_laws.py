@@ -265,36 +265,33 @@ def test_what_is_missing_is_resampled_by_the_density_over_the_prior():
     assert abs(draws.mean() - 0.0792) < 5 * 0.08 / 1000**0.5
 
 
-def test_a_few_leaky_rows_do_not_make_all_rows_pay():
-    count = 0
+def counting_posterior():
+    """Return the exact posterior, and a list of how many draws were asked of it."""
+    counts = []
 
     def draw(num_samples, x):
-        nonlocal count
-        count += num_samples * len(x)
+        counts.append(num_samples * len(x))
         return exact(x).sample((num_samples,))
 
-    posterior = from_callable(draw, batched=True, prior=PRIOR)
+    return from_callable(draw, batched=True, prior=PRIOR), counts
+
+
+def test_a_few_leaky_rows_do_not_make_all_rows_pay():
+    posterior, counts = counting_posterior()
     x = torch.zeros(1000, 3)
     x[:5] = 1.9
     posterior.sample(5, x, seed=0)
-    assert count < 2 * 5 * 1000
+    assert sum(counts) < 2 * 5 * 1000
 
 
 @pytest.mark.parametrize("num_candidates", [2, 50])
 def test_a_mixture_draws_little_more_than_it_needs(num_candidates):
-    count = 0
-
-    def draw(num_samples, x):
-        nonlocal count
-        count += num_samples * len(x)
-        return exact(x).sample((num_samples,))
-
-    posterior = from_callable(draw, batched=True, prior=PRIOR)
+    posterior, counts = counting_posterior()
     shifts = torch.linspace(-0.5, 0.5, num_candidates)[:, None].expand(-1, 3).tolist()
     mixture = Candidates(shifts, [1 / num_candidates] * num_candidates)
     draws = CorrectedPosterior(posterior, mixture).sample(1000, X, "any", seed=0)
     assert draws.shape == (1000, 4, 3)
-    assert count < 3 * 1000 * 4
+    assert sum(counts) < 3 * 1000 * 4
 
 
 def test_functions_that_return_another_shape_are_refused():

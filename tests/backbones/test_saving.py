@@ -28,7 +28,9 @@ def test_a_saved_posterior_draws_the_same(name, tmp_path):
     make, load = BACKBONES[name]
     posterior, path = make(), tmp_path / "posterior.safetensors"
     posterior.save(path)
+    before = torch.get_rng_state()
     loaded = load(path, PRIOR)
+    assert torch.equal(torch.get_rng_state(), before)
     x = torch.tensor([[0.2, -0.3, 0.5]])
     assert torch.equal(loaded.sample(5, x, seed=0), posterior.sample(5, x, seed=0))
     assert torch.equal(loaded.training_range.center, posterior.training_range.center)

@@ -147,7 +147,8 @@ def load_ddpm(
         _Standardise(state[f"{name}.mean"], state[f"{name}.scale"])
         for name in ("theta_scale", "x_scale")
     ]
-    network = _Denoiser(*scales, layers=settings["layers"], hidden=settings["hidden"])
+    with seeded(0):  # first weights are drawn, and overwritten
+        network = _Denoiser(*scales, layers=settings["layers"], hidden=settings["hidden"])
     network.load_state_dict(state)
     return DiffusionPosterior(
         network.to(default_device(device)).eval().requires_grad_(requires_grad=False),

@@ -111,8 +111,8 @@ def fit_flow(
             )
     if trainer.summary["epochs_trained"][-1] >= max_epochs:
         warnings.warn(
-            f"training stopped at max_epochs={max_epochs}, while the held-out loss was "
-            "still improving; the posterior may be wider than it need be",
+            f"training stopped at max_epochs={max_epochs}, before the held-out loss had "
+            f"gone {patience} epochs without improving; it may not have converged",
             stacklevel=2,
         )
     return FlowPosterior(
@@ -145,9 +145,9 @@ def load_flow(
     settings, groups = read(path, "flow")
     prior, to_real = on_real_line(prior, device)
     builder = _builder(settings, embedding_net)
-    # The builder takes shapes from a batch; the values are overwritten.
-    batches = (torch.randn(2, settings[name]) for name in ("dim_theta", "dim_x"))
-    estimator = builder(*batches)
+    # The builder takes shapes from a batch and draws first weights; all is overwritten.
+    with seeded(0):
+        estimator = builder(*(torch.randn(2, settings[n]) for n in ("dim_theta", "dim_x")))
     estimator.load_state_dict(groups["estimator"])
     return FlowPosterior(
         estimator.to(default_device(device)).eval().requires_grad_(requires_grad=False),
