@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ma_sbi.tasks.base import Draws, Regime, Setting, Task
+from ma_sbi.tasks.base import Draws, Regime, Setting, ShiftRegime, ShiftTask, Task
+from ma_sbi.tasks.continuous_slcp import ContinuousSLCP
 from ma_sbi.tasks.gaussian_linear import GaussianLinear
 from ma_sbi.tasks.slcp import SLCP
 from ma_sbi.tasks.two_moons import TwoMoons
@@ -12,17 +13,20 @@ from ma_sbi.tasks.two_moons import TwoMoons
 __all__ = [
     "SLCP",
     "TASKS",
+    "ContinuousSLCP",
     "Draws",
     "GaussianLinear",
     "Regime",
     "Setting",
+    "ShiftRegime",
+    "ShiftTask",
     "Task",
     "TwoMoons",
     "get_task",
 ]
 
 TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (GaussianLinear, SLCP, TwoMoons)
+    task.name: task for task in (GaussianLinear, SLCP, ContinuousSLCP, TwoMoons)
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
@@ -11,10 +12,10 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ma_sbi.randomness import derive, generator, seeded
-from ma_sbi.tasks.regimes import UNINFORMATIVE_TEXTS, Regime
+from ma_sbi.tasks.regimes import UNINFORMATIVE_TEXTS, Regime, ShiftRegime
 from ma_sbi.validation import as_count, as_matrix
 
-__all__ = ["Draws", "Regime", "Setting", "Task"]
+__all__ = ["Draws", "Regime", "Setting", "ShiftRegime", "ShiftTask", "Task", "per_row"]
 
 Setting = Literal["informative", "uninformative", "well_specified"]
 """Whether the context tells the regime, is filler, or there is no departure at all."""
@@ -30,7 +31,8 @@ class Draws(NamedTuple):
         theta: Parameters, shape ``(n, dim_theta)``.
         x_sim: What the simulator gives for them, shape ``(n, dim_x)``.
         x_obs: What reality gives for them, shape ``(n, dim_x)``.
-        regime: Index of the active regime, shape ``(n,)``, int64.
+        regime: The active regime, shape ``(n,)``: an index (int64), or an intensity
+            (float32) where the task's context is continuous.
         context: What the log says, one text per row.
     """
 
@@ -44,6 +46,10 @@ class Draws(NamedTuple):
 class Task(ABC):
     """A prior, a simulator, the ways reality departs from it, and the exact posterior.
 
+    A departure may be any map of x (:meth:`_depart`), or act before the data are
+    summarised (override :meth:`observe`); :class:`ShiftTask` is for the plainest. A task
+    without ``_reference`` has no exact posterior.
+
     Results are float32 on the CPU. The same seed may be passed to every method: each
     step has a random stream of its own, so ``draw(n, seed=s)`` and
     ``simulate(draws.theta, seed=s)`` share their noise, and theta is independent of it.
@@ -51,7 +57,8 @@ class Task(ABC):
     Attributes:
         name: Name in the registry.
         prior: Distribution of theta, with event shape ``(dim_theta,)``.
-        regimes: The departures.
+        dim_x: Number of data dimensions.
+        regimes: The departures; empty where the context is continuous.
         uninformative_texts: The filler texts.
         setting: What the context tells.
     """
@@ -62,14 +69,19 @@ class Task(ABC):
     _rows_at_once: ClassVar[int] = 1024
 
     def __init__(
-        self, prior: Distribution, regimes: tuple[Regime, ...], setting: Setting
+        self,
+        prior: Distribution,
+        dim_x: int,
+        regimes: Sequence[Regime],
+        setting: Setting,
     ) -> None:
         if setting not in get_args(Setting):
             raise ValueError(
                 f"setting must be one of {', '.join(get_args(Setting))}, got {setting!r}"
             )
         self.prior = prior
-        self.regimes = regimes
+        self.dim_x = dim_x
+        self.regimes = tuple(regimes)
         self.setting = setting
 
     @property
@@ -78,9 +90,9 @@ class Task(ABC):
         return self.prior.event_shape[0]
 
     @property
-    def dim_x(self) -> int:
-        """Number of data dimensions."""
-        return len(self.regimes[0].shift)
+    def has_reference(self) -> bool:
+        """Whether the exact posterior is known."""
+        return type(self)._reference is not Task._reference
 
     def simulate(self, theta: Any, *, seed: int | None = None) -> Tensor:
         """Run the simulator once for each row.
@@ -98,11 +110,11 @@ class Task(ABC):
         return self._simulate(theta, _stream(seed, "simulate")).float()
 
     def depart(self, x: Any, regime: Any) -> Tensor:
-        """Turn the simulator's data into reality's: add the shift of the regime.
+        """Turn the simulator's data into reality's.
 
         Args:
             x: Data of the simulator, shape ``(n, dim_x)``.
-            regime: Index of the regime of each row, shape ``(n,)``, or one for all.
+            regime: Regime of each row, shape ``(n,)``, or one for all.
 
         Returns:
             Data of shape ``(n, dim_x)``; x itself in the well-specified setting.
@@ -111,7 +123,7 @@ class Task(ABC):
         regime = self._as_regime(regime, len(x))
         if self.setting == "well_specified":
             return x
-        return x + torch.stack([known.shift for known in self.regimes])[regime]
+        return self._depart(x, regime)
 
     def observe(
         self, theta: Any, regime: Any, *, seed: int | None = None
@@ -122,7 +134,7 @@ class Task(ABC):
 
         Args:
             theta: Parameters, shape ``(n, dim_theta)``.
-            regime: Index of the regime of each row, shape ``(n,)``, or one for all.
+            regime: Regime of each row, shape ``(n,)``, or one for all.
             seed: Seed of the noise, which both share.
 
         Returns:
@@ -135,7 +147,7 @@ class Task(ABC):
         """Write the log entry of each row.
 
         Args:
-            regime: Index of the regime of each row, shape ``(n,)``.
+            regime: Regime of each row, shape ``(n,)``.
             seed: Seed of the choice among filler texts, which ignores the regime.
 
         Returns:
@@ -143,7 +155,7 @@ class Task(ABC):
         """
         regime = self._as_regime(regime)
         if self.setting != "uninformative":
-            return [self.regimes[index].text for index in regime.tolist()]
+            return [self._text(value) for value in regime.tolist()]
         choice = torch.randint(
             len(self.uninformative_texts),
             regime.shape,
@@ -155,7 +167,7 @@ class Task(ABC):
         """Draw parameters, both kinds of data, regimes and contexts.
 
         Regimes are stratified: their counts differ by one at most, their order is
-        random.
+        random. Intensities of a continuous context are uniform.
 
         Args:
             n: Number of rows.
@@ -167,31 +179,32 @@ class Task(ABC):
         n = as_count(n, "n")
         with seeded(derive(seed, "prior")):
             theta = self.prior.sample((n,))
-        source = _stream(seed, "regimes")
-        # A random order of the regimes too: which are one short must not be fixed.
-        order = torch.randperm(len(self.regimes), generator=source)
-        shuffled = torch.randperm(n, generator=source)
-        regime = order[shuffled % len(self.regimes)]
+        regime = self._draw_regimes(n, _stream(seed, "regimes"))
         x_sim, x_obs = self.observe(theta, regime, seed=seed)
         return Draws(theta, x_sim, x_obs, regime, self.contexts(regime, seed=seed))
 
-    def reference(self, x: Any, num_samples: int, *, seed: int | None = None) -> Tensor:
-        """Draw from the exact posterior of the simulator, for any x.
-
-        The posterior is that of data without a departure: pass ``x_sim``, or an
-        ``x_obs`` to see where taking it at face value leads.
+    def reference(
+        self, x: Any, num_samples: int, *, regime: Any = None, seed: int | None = None
+    ) -> Tensor:
+        """Draw from the exact posterior, for any x.
 
         Args:
             x: Data, shape ``(B, dim_x)``.
             num_samples: Number of draws for each row.
+            regime: Regime in which x was observed, one per row or one for all: the answer
+                that nobody can improve on. By default x is taken for the simulator's own:
+                pass ``x_sim``, or an ``x_obs`` to see where its face value leads.
             seed: Seed of the draws.
 
         Returns:
             Draws inside the prior's support, shape ``(num_samples, B, dim_theta)``.
 
         Raises:
-            ValueError: If x is not a finite matrix of that width, or astronomical.
+            ValueError: If x is not a finite matrix of that width, or the task cannot
+                produce it, or has no exact posterior.
         """
+        if not self.has_reference:
+            raise ValueError(f"no exact posterior is known for {self.name}")
         x = as_matrix(x, "x", dim=self.dim_x, dtype=torch.float64, device="cpu")
         num_samples = as_count(num_samples, "num_samples")
         beyond = (x.abs() > FARTHEST).any(dim=1).nonzero().flatten().tolist()
@@ -200,11 +213,16 @@ class Task(ABC):
                 f"x must lie within {FARTHEST:g} of zero to have a computable "
                 f"posterior, got larger values in rows {beyond}"
             )
+        departed = regime is not None and self.setting != "well_specified"
+        regimes = self._as_regime(regime, len(x)) if departed else None
         source = _stream(seed, "reference")
-        chunks = [
-            self._reference(rows, num_samples, source).float()
-            for rows in x.split(self._rows_at_once)
-        ]
+        chunks = []
+        for rows in torch.arange(len(x)).split(self._rows_at_once):
+            if regimes is None:
+                chunk = self._reference(x[rows], num_samples, source)
+            else:
+                chunk = self._reference_in(x[rows], regimes[rows], num_samples, source)
+            chunks.append(chunk.float())
         return _inside(self.prior, torch.cat(chunks, dim=1))
 
     @abstractmethod
@@ -212,10 +230,30 @@ class Task(ABC):
         """Map float64 theta ``(n, dim_theta)`` to ``(n, dim_x)``."""
 
     @abstractmethod
+    def _depart(self, x: Tensor, regime: Tensor) -> Tensor:
+        """Map x ``(n, dim_x)`` of the simulator to reality's."""
+
     def _reference(
         self, x: Tensor, num_samples: int, source: torch.Generator | None
     ) -> Tensor:
         """Map float64 x ``(B, dim_x)`` to ``(num_samples, B, dim_theta)``."""
+        raise NotImplementedError
+
+    def _reference_in(
+        self, x: Tensor, regime: Tensor, num_samples: int, source: torch.Generator | None
+    ) -> Tensor:
+        """Do the same for x observed in a known regime."""
+        raise NotImplementedError
+
+    def _draw_regimes(self, n: int, source: torch.Generator | None) -> Tensor:
+        # A random order of the regimes too: which are one short must not be fixed.
+        order = torch.randperm(len(self.regimes), generator=source)
+        shuffled = torch.randperm(n, generator=source)
+        return order[shuffled % len(self.regimes)]
+
+    def _text(self, regime: Any) -> str:
+        """Say what the log says in a regime."""
+        return self.regimes[regime].text
 
     def _as_regime(self, regime: Any, rows: int | None = None) -> Tensor:
         """Check regime indices; a single one holds for every row."""
@@ -230,14 +268,43 @@ class Task(ABC):
                 f"regime must lie between 0 and {len(self.regimes) - 1}, "
                 f"got values from {index.min()} to {index.max()}"
             )
-        index = index.long()
-        if index.ndim == 0:
-            return index.expand(1 if rows is None else rows)
-        if rows is not None and len(index) != rows:
-            raise ValueError(
-                f"regime must have one entry per row, got {len(index)} for {rows} rows"
-            )
-        return index
+        return per_row(index.long(), rows)
+
+
+class ShiftTask(Task):
+    """A task whose regimes each add a constant to x."""
+
+    regimes: tuple[ShiftRegime, ...]
+
+    def shift(self, regime: Any) -> Tensor:
+        """Return what reality adds to x in each regime, shape ``(n, dim_x)``.
+
+        Args:
+            regime: Regime of each row, shape ``(n,)``.
+        """
+        return self._shift(self._as_regime(regime))
+
+    def _shift(self, regime: Tensor) -> Tensor:
+        return torch.stack([known.shift for known in self.regimes])[regime]
+
+    def _depart(self, x: Tensor, regime: Tensor) -> Tensor:
+        return x + self._shift(regime).to(x)
+
+    def _reference_in(
+        self, x: Tensor, regime: Tensor, num_samples: int, source: torch.Generator | None
+    ) -> Tensor:
+        return self._reference(x - self._shift(regime).to(x), num_samples, source)
+
+
+def per_row(regime: Tensor, rows: int | None) -> Tensor:
+    """Repeat a single regime for every row; refuse any other mismatch."""
+    if regime.ndim == 0:
+        return regime.expand(1 if rows is None else rows)
+    if rows is not None and len(regime) != rows:
+        raise ValueError(
+            f"regime must have one entry per row, got {len(regime)} for {rows} rows"
+        )
+    return regime
 
 
 def _inside(prior: Distribution, theta: Tensor) -> Tensor:

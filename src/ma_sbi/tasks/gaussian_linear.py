@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from ma_sbi.tasks.base import Setting, Task
+from ma_sbi.tasks.base import Setting, ShiftTask
 from ma_sbi.tasks.regimes import shift_regimes
 from ma_sbi.validation import as_count
 
@@ -19,7 +19,7 @@ SHIFT_LENGTH = 0.30
 VARIANCE = 0.1
 
 
-class GaussianLinear(Task):
+class GaussianLinear(ShiftTask):
     r"""Observe theta itself in noise.
 
     .. math:: \theta \sim N(0, 0.1 I), \quad x \mid \theta \sim N(\theta, 0.1 I),
@@ -46,7 +46,7 @@ class GaussianLinear(Task):
     ) -> None:
         dim = as_count(dim, "dim")
         prior = MultivariateNormal(torch.zeros(dim), VARIANCE * torch.eye(dim))
-        super().__init__(prior, shift_regimes(dim, shift_length), setting)
+        super().__init__(prior, dim, shift_regimes(dim, shift_length), setting)
 
     def _simulate(self, theta: Tensor, source: torch.Generator | None) -> Tensor:
         noise = torch.randn(theta.shape, dtype=theta.dtype, generator=source)

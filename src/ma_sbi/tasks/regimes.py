@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["INFORMATIVE_TEXTS", "UNINFORMATIVE_TEXTS", "Regime", "shift_regimes"]
+__all__ = [
+    "INFORMATIVE_TEXTS",
+    "UNINFORMATIVE_TEXTS",
+    "Regime",
+    "ShiftRegime",
+    "as_length",
+    "random_directions",
+    "shift_regimes",
+]
 
 INFORMATIVE_TEXTS = {
     "power_cut": "The morning power cut left sensor two with an offset nobody zeroed.",
@@ -34,22 +42,44 @@ class Regime:
     Attributes:
         name: Short label.
         text: What the operator's log says while the regime is active.
-        shift: What it adds to the simulator's output, shape ``(dim_x,)``.
     """
 
     name: str
     text: str
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftRegime(Regime):
+    """A regime that adds a constant to the data.
+
+    Attributes:
+        shift: What it adds to the simulator's output, shape ``(dim_x,)``.
+    """
+
     shift: Tensor
 
 
-def shift_regimes(dim_x: int, length: float, seed: int = 0) -> tuple[Regime, ...]:
+def random_directions(count: int, dim_x: int, seed: int = 0) -> Tensor:
+    """Draw unit vectors, shape ``(count, dim_x)``.
+
+    Args:
+        count: How many.
+        dim_x: Dimension of the simulator's output.
+        seed: Seed of the directions. All tasks keep the default, so that no task's
+            directions can have been picked.
+    """
+    source = torch.Generator().manual_seed(seed)
+    directions = torch.randn(count, dim_x, generator=source)
+    return torch.nn.functional.normalize(directions, dim=1)
+
+
+def shift_regimes(dim_x: int, length: float, seed: int = 0) -> tuple[ShiftRegime, ...]:
     """Make four regimes that shift x by the same length in four random directions.
 
     Args:
         dim_x: Dimension of the simulator's output.
         length: Euclidean length of every shift.
-        seed: Seed of the directions. All tasks keep the default, so that no task's
-            directions can have been picked.
+        seed: Seed of the directions.
 
     Returns:
         The regimes, each with its informative text.
@@ -61,10 +91,14 @@ def shift_regimes(dim_x: int, length: float, seed: int = 0) -> tuple[Regime, ...
         >>> [round(regime.shift.norm().item(), 4) for regime in shift_regimes(5, 0.3)]
         [0.3, 0.3, 0.3, 0.3]
     """
+    length = as_length(length)
+    shifts = length * random_directions(len(INFORMATIVE_TEXTS), dim_x, seed)
+    named = zip(INFORMATIVE_TEXTS.items(), shifts, strict=True)
+    return tuple(ShiftRegime(name, text, shift) for (name, text), shift in named)
+
+
+def as_length(length: float) -> float:
+    """Check the length of a shift."""
     if not (math.isfinite(length) and length > 0):
         raise ValueError(f"the shift length must be a positive number, got {length!r}")
-    source = torch.Generator().manual_seed(seed)
-    directions = torch.randn(len(INFORMATIVE_TEXTS), dim_x, generator=source)
-    shifts = length * torch.nn.functional.normalize(directions, dim=1)
-    named = zip(INFORMATIVE_TEXTS.items(), shifts, strict=True)
-    return tuple(Regime(name, text, shift) for (name, text), shift in named)
+    return length

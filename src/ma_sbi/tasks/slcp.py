@@ -9,7 +9,7 @@ import torch
 from sbi.utils import BoxUniform
 from torch import Tensor
 
-from ma_sbi.tasks.base import Setting, Task
+from ma_sbi.tasks.base import Setting, ShiftTask
 from ma_sbi.tasks.grid_sampler import sample_on_grid
 from ma_sbi.tasks.regimes import shift_regimes
 from ma_sbi.tasks.truncated_normal import TruncatedNormal
@@ -21,6 +21,7 @@ __all__ = ["SLCP"]
 SHIFT_LENGTH = 1.2
 BOUND = 3.0
 NUM_POINTS = 4
+DIM_X = 2 * NUM_POINTS
 FLOOR = 1e-6
 LOG_MIN, LOG_MAX = -20.0, math.log(BOUND)
 # Cells along log|theta3|, log|theta4|, theta5 and the level of theta1.
@@ -29,7 +30,7 @@ CELLS = (32, 32, 24, 8)
 STEPS = 64
 
 
-class SLCP(Task):
+class SLCP(ShiftTask):
     r"""Infer mean and covariance of a bivariate normal from four points.
 
     .. math:: x_i \sim N\left((\theta_1, \theta_2), \begin{pmatrix}
@@ -56,8 +57,8 @@ class SLCP(Task):
         shift_length: float = SHIFT_LENGTH,
     ) -> None:
         corner = BOUND * torch.ones(5)
-        regimes = shift_regimes(2 * NUM_POINTS, shift_length)
-        super().__init__(BoxUniform(-corner, corner), regimes, setting)
+        regimes = shift_regimes(DIM_X, shift_length)
+        super().__init__(BoxUniform(-corner, corner), DIM_X, regimes, setting)
 
     def _simulate(self, theta: Tensor, source: torch.Generator | None) -> Tensor:
         theta1, theta2, theta3, theta4, theta5 = theta.unbind(dim=1)

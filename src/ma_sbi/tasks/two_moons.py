@@ -8,7 +8,7 @@ import torch
 from sbi.utils import BoxUniform
 from torch import Tensor
 
-from ma_sbi.tasks.base import Setting, Task
+from ma_sbi.tasks.base import Setting, ShiftTask
 from ma_sbi.tasks.grid_sampler import sample_on_grid
 from ma_sbi.tasks.regimes import shift_regimes
 from ma_sbi.tasks.truncated_normal import TruncatedNormal
@@ -26,7 +26,7 @@ ROOT2 = math.sqrt(2)
 CELLS, STEPS = 1024, 16
 
 
-class TwoMoons(Task):
+class TwoMoons(ShiftTask):
     r"""Infer where a crescent was moved to, up to a reflection.
 
     .. math:: x = (r \cos a + 0.25,\ r \sin a) + \left(-|\theta_1 + \theta_2|,\
@@ -51,7 +51,7 @@ class TwoMoons(Task):
         shift_length: float = SHIFT_LENGTH,
     ) -> None:
         prior = BoxUniform(-torch.ones(2), torch.ones(2))
-        super().__init__(prior, shift_regimes(2, shift_length), setting)
+        super().__init__(prior, 2, shift_regimes(2, shift_length), setting)
 
     def _simulate(self, theta: Tensor, source: torch.Generator | None) -> Tensor:
         theta1, theta2 = theta.unbind(dim=1)
