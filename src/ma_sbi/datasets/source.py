@@ -1,0 +1,185 @@
+"""Where data come from: a local folder in the tidy layout, or the official addresses.
+
+``MA_SBI_DATA`` names a folder with ``covid/``, ``rt/`` and ``sbibm/`` in it. Where it is
+not set, official files are downloaded once into the cache folder of the operating system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["DATA_VARIABLE", "REMOTES", "Remote", "fetch", "tidy_file", "tidy_folder"]
+
+DATA_VARIABLE = "MA_SBI_DATA"
+CACHE_NAME = "ma-sbi"
+
+_GITHUB = "https://raw.githubusercontent.com"
+_JHU = f"{_GITHUB}/CSSEGISandData/COVID-19/master/csse_covid_19_data"
+# The final release; a commit never changes.
+_OXCGRT = f"{_GITHUB}/OxCGRT/covid-policy-dataset/e7f66ee39654293b5c068efd2f195bd591dc27f6"
+
+
+@dataclass(frozen=True)
+class Remote:
+    """An official file and how to tell that it arrived whole.
+
+    Attributes:
+        url: Its official address.
+        filename: Its name in the cache.
+        sha256: Hash of the file; None where it is not known.
+        git_blob: Name of the file's content in its git repository, which is a hash as
+            well; None where it is not known.
+        archive: Whether it is a zip archive to unpack.
+    """
+
+    url: str
+    filename: str
+    sha256: str | None = None
+    git_blob: str | None = None
+    archive: bool = False
+
+
+REMOTES = {
+    # The repository is archived since March 2023. The hashes of its last files are not
+    # known to us; the parser checks what it reads.
+    "jhu_cases": Remote(
+        f"{_JHU}/csse_covid_19_time_series/time_series_covid19_confirmed_global.csv",
+        "jhu_confirmed_global.csv",
+    ),
+    "jhu_deaths": Remote(
+        f"{_JHU}/csse_covid_19_time_series/time_series_covid19_deaths_global.csv",
+        "jhu_deaths_global.csv",
+    ),
+    "jhu_population": Remote(
+        f"{_JHU}/UID_ISO_FIPS_LookUp_Table.csv", "jhu_lookup_table.csv"
+    ),
+    "oxcgrt": Remote(
+        f"{_OXCGRT}/data/OxCGRT_compact_national_v1.csv",
+        "oxcgrt_compact_national_v1.csv",
+        git_blob="9dacbe049b034904ab7a2656a983d7fd367766fd",
+    ),
+    "oxcgrt_codebook": Remote(
+        f"{_OXCGRT}/documentation_and_codebook.md",
+        "oxcgrt_documentation_and_codebook.md",
+        sha256="18f0f36b687d5aa8c25a6fce3a064118f5d07b45ecc24bea72cc451fca6fa555",
+    ),
+    "oxcgrt_notes_2020": Remote(
+        f"{_OXCGRT}/data/OxCGRT_fullwithnotes_national_2020_v1.csv",
+        "oxcgrt_fullwithnotes_national_2020_v1.csv",
+        git_blob="a50ce25545e3acc166810758bfad652bbdad5138",
+    ),
+    "oxcgrt_notes_2021": Remote(
+        f"{_OXCGRT}/data/OxCGRT_fullwithnotes_national_2021_v1.csv",
+        "oxcgrt_fullwithnotes_national_2021_v1.csv",
+        git_blob="6c52d61c6049378dae306a75dff67181b8b0661a",
+    ),
+    "oxcgrt_notes_2022": Remote(
+        f"{_OXCGRT}/data/OxCGRT_fullwithnotes_national_2022_v1.csv",
+        "oxcgrt_fullwithnotes_national_2022_v1.csv",
+        git_blob="ce6a1202a40d03bd26a2a00b2ee0bd302ccc01ef",
+    ),
+    # OSF packs the archive anew for each request, so it has no lasting hash.
+    "evans_hawkins": Remote(
+        "https://files.osf.io/v1/resources/2vnam/providers/osfstorage/?zip=",
+        "evans_hawkins_2vnam.zip",
+        archive=True,
+    ),
+}
+
+
+def tidy_folder() -> Path | None:
+    """Find the local folder that ``MA_SBI_DATA`` names.
+
+    Returns:
+        The folder, or None where the variable is not set.
+
+    Raises:
+        FileNotFoundError: If it names something that is not a folder.
+    """
+    value = os.environ.get(DATA_VARIABLE, "")
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{DATA_VARIABLE} must name a folder, got {value!r}")
+    return folder
+
+
+def tidy_file(name: str) -> Path:
+    """Find one file of the tidy layout, such as ``"rt/rt_trials.csv.gz"``.
+
+    Raises:
+        FileNotFoundError: If ``MA_SBI_DATA`` is not set or the folder lacks the file.
+    """
+    folder = tidy_folder()
+    if folder is None:
+        raise FileNotFoundError(
+            f"{name} is read from a local folder: set {DATA_VARIABLE} to the folder that "
+            "holds it"
+        )
+    path = folder / name
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{name} is not in {str(folder)!r}, the folder that {DATA_VARIABLE} names"
+        )
+    return path
+
+
+def fetch(name: str) -> Path:
+    """Download an official file once and check it, where a hash is known.
+
+    Args:
+        name: One of the keys of ``REMOTES``.
+
+    Returns:
+        The file in the cache, or the folder of an unpacked archive.
+
+    Raises:
+        OSError: If it cannot be downloaded.
+        ValueError: If there is no such file, or its content is not the expected one.
+    """
+    import pooch
+
+    if name not in REMOTES:
+        raise ValueError(f"file must be one of {', '.join(REMOTES)}, got {name!r}")
+    remote = REMOTES[name]
+    folder = Path(pooch.os_cache(CACHE_NAME))
+    unpacked = folder / f"{remote.filename}.unpacked"
+    try:
+        path = pooch.retrieve(
+            remote.url,
+            known_hash=f"sha256:{remote.sha256}" if remote.sha256 else None,
+            fname=remote.filename,
+            path=folder,
+            processor=pooch.Unzip(extract_dir=unpacked.name) if remote.archive else None,
+        )
+    except OSError as error:
+        raise OSError(
+            f"{remote.filename} could not be downloaded from {remote.url} "
+            f"({type(error).__name__}); set {DATA_VARIABLE} to a folder that holds the "
+            "data in the tidy layout, or try again with a connection"
+        ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"what came from {remote.url} is not the file expected there: {error}"
+        ) from error
+    if remote.archive:
+        return unpacked
+    if remote.git_blob is not None:
+        _check_git_blob(Path(path), remote)
+    return Path(path)
+
+
+def _check_git_blob(path: Path, remote: Remote) -> None:
+    content = path.read_bytes()
+    # Git names a file by the SHA-1 of its length and its bytes.
+    digest = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    if digest != remote.git_blob:
+        path.unlink()
+        raise ValueError(
+            f"what came from {remote.url} is not the file expected there: its git hash "
+            f"is {digest}, not {remote.git_blob}"
+        )
