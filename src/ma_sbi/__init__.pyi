@@ -1,18 +1,29 @@
 # Public names, loaded when first used; see __init__.py.
 from .adapters import from_callable, from_sbi, from_zuko
 from .backbones import fit_ddpm, fit_flow, load_ddpm, load_flow
-from .correctors import ComposedCorrector, ShiftCorrector, decompose
+from .correctors import (
+    BootstrapCorrector,
+    ComposedCorrector,
+    MatchingCorrector,
+    ShiftCorrector,
+    cross_fit,
+    decompose,
+)
 from .encoders import CategoryEncoder, HashEncoder, NumberEncoder, SentenceEncoder
 from .posterior import CorrectedPosterior
+from .predictive import predictive_mean
 
 __all__ = [
+    "BootstrapCorrector",
     "CategoryEncoder",
     "ComposedCorrector",
     "CorrectedPosterior",
     "HashEncoder",
+    "MatchingCorrector",
     "NumberEncoder",
     "SentenceEncoder",
     "ShiftCorrector",
+    "cross_fit",
     "decompose",
     "fit_ddpm",
     "fit_flow",
@@ -21,6 +32,7 @@ __all__ = [
     "from_zuko",
     "load_ddpm",
     "load_flow",
+    "predictive_mean",
 ]
 
 __version__: str

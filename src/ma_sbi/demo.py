@@ -14,7 +14,7 @@ from ma_sbi.correctors import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.metrics import GapClosed, c2st_batch, gap_closed
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.tasks import Task, get_task
+from ma_sbi.tasks import Task, TwoMoons
 
 __all__ = ["METHODS", "DemoResult", "run_demo"]
 
@@ -68,7 +68,7 @@ def run_demo(
         seed: Seed of everything.
         stage: Called with a few words before each stage.
     """
-    task = get_task("two_moons")
+    task = TwoMoons()
     stage(f"Simulating {num_simulations:,} data sets")
     train = task.draw(num_simulations, seed=seed)
 
@@ -85,7 +85,7 @@ def run_demo(
     corrector = ShiftCorrector(HashEncoder())
     corrector.fit(calibration.context, calibration.x_obs, calibration.x_sim, seed=seed)
     texts = [regime.text for regime in task.regimes]
-    shifts = torch.stack([regime.shift for regime in task.regimes])
+    shifts = task.shift(torch.arange(len(texts)))
     shift_error = (corrector.shift(texts) - shifts).norm() / shifts.norm()
 
     stage("Sampling every posterior")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["as_count", "as_matrix", "as_pairs", "double_device"]
+__all__ = ["as_count", "as_matrix", "as_pairs", "as_pools", "double_device"]
 
 
 def as_matrix(
@@ -60,14 +60,21 @@ def as_matrix(
 
 def as_pairs(x_obs: Any, x_sim: Any) -> tuple[Tensor, Tensor]:
     """Check that observations and simulations are paired row by row (float64)."""
-    device = double_device(getattr(x_obs, "device", None))
-    observed, simulated = (
-        as_matrix(values, name, dtype=torch.float64, device=device, column=True)
-        for values, name in ((x_obs, "x_obs"), (x_sim, "x_sim"))
-    )
+    observed, simulated = _doubles(x_obs, x_sim=x_sim)
     if observed.shape != simulated.shape:
         raise ValueError(
             "x_obs and x_sim must be paired row by row, got "
+            f"{_size(observed)} and {_size(simulated)}"
+        )
+    return observed, simulated
+
+
+def as_pools(x_obs: Any, simulations: Any) -> tuple[Tensor, Tensor]:
+    """Check that observations and a pool of simulations have the same columns (float64)."""
+    observed, simulated = _doubles(x_obs, simulations=simulations)
+    if observed.shape[1] != simulated.shape[1]:
+        raise ValueError(
+            "x_obs and simulations must have the same columns, got "
             f"{_size(observed)} and {_size(simulated)}"
         )
     return observed, simulated
@@ -89,6 +96,14 @@ def double_device(device: torch.device | None) -> torch.device | None:
     """Take a device that knows float64: this one, or the CPU if it does not."""
     lacks_double = device is not None and device.type == "mps"
     return torch.device("cpu") if lacks_double else device
+
+
+def _doubles(x_obs: Any, **simulated: Any) -> list[Tensor]:
+    device = double_device(getattr(x_obs, "device", None))
+    return [
+        as_matrix(values, name, dtype=torch.float64, device=device, column=True)
+        for name, values in {"x_obs": x_obs, **simulated}.items()
+    ]
 
 
 def _size(matrix: Tensor) -> str:

@@ -1,6 +1,13 @@
 """Correctors: how reality departs from the simulator, given the context."""
 
+from ma_sbi.correctors.bootstrap import (
+    BootstrapCorrector,
+    Preflight,
+    ResidualPools,
+    UnseenContext,
+)
 from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector, FittedCorrector
+from ma_sbi.correctors.cross_fitting import CrossFittedCorrector, cross_fit
 from ma_sbi.correctors.decomposition import (
     ConditionalCorrector,
     Decomposition,
@@ -8,8 +15,9 @@ from ma_sbi.correctors.decomposition import (
     decompose,
 )
 from ma_sbi.correctors.departures import Affine, Departure, Shift
-from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Triples
+from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Evidence, Inference, Mixture, Point
+from ma_sbi.correctors.matching import Matching, MatchingAssumption, MatchingCorrector
 from ma_sbi.correctors.network import Network
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.correctors.shift import ShiftCorrector
@@ -17,23 +25,33 @@ from ma_sbi.correctors.shift import ShiftCorrector
 __all__ = [
     "Affine",
     "BaseCorrector",
+    "BootstrapCorrector",
     "ComposedCorrector",
     "ConditionalCorrector",
+    "CrossFittedCorrector",
     "Decomposition",
     "Departure",
     "Evidence",
-    "FittedCorrector",
     "Fitted",
+    "FittedCorrector",
     "Fitting",
     "Hypotheses",
     "Inference",
     "MarginalCorrector",
+    "Matching",
+    "MatchingAssumption",
+    "MatchingCorrector",
     "Mixture",
     "Network",
     "Point",
+    "Pools",
+    "Preflight",
+    "ResidualPools",
     "Ridge",
     "Shift",
     "ShiftCorrector",
     "Triples",
+    "UnseenContext",
+    "cross_fit",
     "decompose",
 ]

@@ -15,10 +15,10 @@ from typing_extensions import Self
 
 from ma_sbi.context import Entries, as_entries, distinct, is_missing
 from ma_sbi.correctors.departures import Departure
-from ma_sbi.correctors.fitting import Fitting, Hypotheses, Triples
+from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Inference
 from ma_sbi.protocols import Context, Corrections, Encoder
-from ma_sbi.validation import as_matrix, as_pairs
+from ma_sbi.validation import as_matrix, as_pairs, as_pools
 
 __all__ = ["Axes", "BaseCorrector", "ComposedCorrector", "FittedCorrector", "encode"]
 
@@ -46,7 +46,7 @@ class Axes(NamedTuple):
 
 
 class FittedCorrector(BaseCorrector, BaseEstimator):
-    """What every corrector fitted to triples shares; subclasses name their axes."""
+    """What every fitted corrector shares; subclasses name their axes."""
 
     encoder: Encoder
 
@@ -55,21 +55,32 @@ class FittedCorrector(BaseCorrector, BaseEstimator):
         """Name the departure, the fit and the inference."""
 
     def fit(
-        self, context: Context, x_obs: Any, x_sim: Any, *, seed: int | None = None
+        self,
+        context: Context,
+        x_obs: Any,
+        x_sim: Any = None,
+        *,
+        simulations: Any = None,
+        seed: int | None = None,
     ) -> Self:
-        """Learn the departure from calibration triples; no parameters are needed.
+        """Learn the departure from calibration data; no parameters are needed.
 
         Args:
             context: One entry per observation.
             x_obs: Observations, shape ``(n, dim_x)``.
-            x_sim: Simulations at the same inputs, row by row, shape ``(n, dim_x)``.
+            x_sim: Simulations at the same inputs, row by row, shape ``(n, dim_x)``: what
+                a corrector that learns from pairs needs.
+            simulations: Any number of simulations from the prior, shape
+                ``(num_simulations, dim_x)``: what a corrector that matches distributions
+                needs instead.
             seed: Makes a fit that draws random numbers repeatable.
 
         Raises:
-            ValueError: If the three do not match row by row, or are not finite.
+            ValueError: If the data are not those the corrector learns from, do not match
+                row by row, or are not finite.
         """
         axes = self.axes()
-        observed, simulated = as_pairs(x_obs, x_sim)
+        observed, simulated = self._check_data(axes.fitting, x_obs, x_sim, simulations)
         entries = as_entries(context, num_rows=len(observed))
         uniques, codes = distinct(entries)
         if len(uniques) == 1:
@@ -80,13 +91,15 @@ class FittedCorrector(BaseCorrector, BaseEstimator):
             )
         encoder = clone(self.encoder).fit(entries)
         departure = axes.departure.fit(observed)
-        triples = Triples(
-            encoding=encode(encoder, uniques).to(observed),
-            codes=torch.as_tensor(codes, device=observed.device),
-            basis=departure.basis(observed),
-            delta=observed - simulated,
-        )
-        self.fitted_ = axes.fitting.fit(triples, seed=seed)
+        encoding = encode(encoder, uniques).to(observed)
+        rows = torch.as_tensor(codes, device=observed.device)
+        basis = departure.basis(observed)
+        if axes.fitting.paired:
+            triples = Triples(encoding, rows, basis, delta=observed - simulated)
+            self.fitted_: Fitted = axes.fitting.fit(triples, seed=seed)
+        else:
+            pools = Pools(encoding, rows, basis, observed, simulated)
+            self.fitted_ = axes.fitting.fit(pools, seed=seed)
         self.encoder_, self.departure_, self.inference_ = encoder, departure, axes.inference
         self.dim_x_ = observed.shape[1]
         return self
@@ -120,11 +133,30 @@ class FittedCorrector(BaseCorrector, BaseEstimator):
         coefficients, log_weight = self.fitted_(encode(self.encoder_, uniques))
         return Hypotheses(coefficients[:, codes], log_weight[:, codes])
 
+    def _check_data(
+        self, fitting: Fitting, x_obs: Any, x_sim: Any, simulations: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Return the observations with what they are compared to, row by row or not."""
+        if fitting.paired:
+            if x_sim is None or simulations is not None:
+                raise ValueError(
+                    f"{type(self).__name__} learns from pairs: pass x_sim, the "
+                    "simulations at the inputs of each observation; for a pool of "
+                    "simulations that belong to no observation use MatchingCorrector"
+                )
+            return as_pairs(x_obs, x_sim)
+        if simulations is None or x_sim is not None:
+            raise ValueError(
+                f"{type(self).__name__} matches distributions: pass simulations=, a pool "
+                "of simulations from the prior; for simulations paired with the "
+                "observations use ShiftCorrector"
+            )
+        return as_pools(x_obs, simulations)
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "fitted_"):
             raise NotFittedError(
-                f"this {type(self).__name__} is not fitted yet: call "
-                "fit(context, x_obs, x_sim) first"
+                f"this {type(self).__name__} is not fitted yet: call fit first"
             )
 
 
@@ -137,7 +169,8 @@ class ComposedCorrector(FittedCorrector):
     Args:
         encoder: Context to features: any scikit-learn transformer or pipeline.
         departure: Family of departures, e.g. ``Shift()`` or ``Affine()``.
-        fitting: How coefficients are fitted, e.g. ``Ridge()`` or ``Network()``.
+        fitting: How coefficients are fitted: ``Ridge()``, ``Network()``, ``Matching()``
+            or ``ResidualPools()``.
         inference: How candidates are weighted: ``Point()``, ``Mixture()`` or
             ``Evidence(log_density)``.
     """

@@ -11,6 +11,7 @@ from torch import Tensor
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.departures import Shift
+from ma_sbi.correctors.inference import Point
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
@@ -75,12 +76,20 @@ def decompose(corrector: Any, contexts: Context) -> Decomposition:
         The Marginal and the Conditional corrector, each usable wherever a corrector is.
 
     Raises:
-        ValueError: If the departure depends on x, where no such split exists.
+        ValueError: If the departure depends on x, or the corrector believes several
+            candidates; no such split exists then.
     """
     if not hasattr(corrector, "shift"):
         raise ValueError(
             f"decompose needs a corrector that shifts, got {type(corrector).__name__}, "
             "which has no shift(context)"
+        )
+    inference = getattr(corrector, "inference_", Point())
+    if not isinstance(inference, Point):
+        raise ValueError(
+            "decompose splits a single shift, but this corrector weighs several "
+            f"({type(inference).__name__}): decompose a point corrector fitted to the "
+            "same data"
         )
     mean = corrector.shift(contexts).mean(dim=0)
     return Decomposition(

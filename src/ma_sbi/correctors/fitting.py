@@ -1,23 +1,34 @@
-r"""Fitting: from calibration triples to hypotheses as a function of the context.
+r"""Fitting: from calibration data to hypotheses as a function of the context.
 
-Each way minimises the loss of Eq. 2, :math:`\sum_i \|\delta_i - \hat\delta(z_i)\|^2`:
-:class:`~ma_sbi.correctors.Ridge` in closed form, :class:`~ma_sbi.correctors.Network` with
-the paper's optimiser. What they share is here.
+From triples, :class:`~ma_sbi.correctors.Ridge` and :class:`~ma_sbi.correctors.Network`
+minimise the loss of Eq. 2, :math:`\sum_i \|\delta_i - \hat\delta(z_i)\|^2`, in closed form
+and with the paper's optimiser; :class:`~ma_sbi.correctors.ResidualPools` keeps every
+:math:`\delta_i`. From observations and a pool of simulations that are not paired,
+:class:`~ma_sbi.correctors.Matching` makes the distributions agree. What they share is here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from torch import Tensor
 
-__all__ = ["Fitted", "Fitting", "Hypotheses", "Triples"]
+__all__ = [
+    "Fitted",
+    "Fitting",
+    "Hypotheses",
+    "PairedFitting",
+    "Pools",
+    "Triples",
+    "UnpairedFitting",
+    "need_shift",
+]
 
 
 @dataclass(frozen=True)
 class Triples:
-    """Calibration data as the fit sees it.
+    """Paired calibration data as the fit sees them.
 
     Attributes:
         encoding: Encoded distinct contexts, shape ``(num_distinct, dim_z)``; a row of NaN
@@ -40,6 +51,26 @@ class Triples:
         return Triples(
             self.encoding, self.codes[index], self.basis[index], self.delta[index]
         )
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Unpaired calibration data as the fit sees them.
+
+    Attributes:
+        encoding: Encoded distinct contexts, shape ``(num_distinct, dim_z)``; a row of NaN
+            is a missing context.
+        codes: Which of them each observation has, shape ``(n,)``.
+        basis: Basis of the departure at each observation, shape ``(n, num_basis)``.
+        x_obs: Observations, shape ``(n, dim_x)``.
+        simulations: Simulations from the prior, shape ``(num_simulations, dim_x)``.
+    """
+
+    encoding: Tensor
+    codes: Tensor
+    basis: Tensor
+    x_obs: Tensor
+    simulations: Tensor
 
 
 class Hypotheses(NamedTuple):
@@ -67,9 +98,44 @@ class Fitted(Protocol):
         ...
 
 
-class Fitting(Protocol):
-    """A way to fit coefficients."""
+class PairedFitting(Protocol):
+    """A way to fit coefficients to observations and simulations paired row by row."""
+
+    @property
+    def paired(self) -> Literal[True]:
+        """Whether it needs pairs."""
+        ...
 
     def fit(self, triples: Triples, *, seed: int | None = None) -> Fitted:
         """Fit to calibration triples."""
         ...
+
+
+class UnpairedFitting(Protocol):
+    """A way to fit coefficients to observations and a pool of simulations."""
+
+    @property
+    def paired(self) -> Literal[False]:
+        """Whether it needs pairs."""
+        ...
+
+    def fit(self, pools: Pools, *, seed: int | None = None) -> Fitted:
+        """Fit to the two pools."""
+        ...
+
+
+Fitting: TypeAlias = "PairedFitting | UnpairedFitting"
+"""A way to fit coefficients; it declares what data it needs."""
+
+
+def need_shift(basis: Tensor, name: str) -> None:
+    """Refuse a departure that is not a plain shift.
+
+    Raises:
+        ValueError: If the basis has more than one column.
+    """
+    if basis.shape[1] > 1:
+        raise ValueError(
+            f"{name} finds shifts only; a departure that depends on x needs pairs and a "
+            "regression, for example Ridge()"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,8 @@ class Network:
         epochs: Passes through the triples.
         weight_decay: Weight decay of Adam.
     """
+
+    paired: ClassVar[Literal[True]] = True
 
     layers: int = 3
     hidden: int = 128

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from ma_sbi.correctors.fitting import Hypotheses, Triples
 from ma_sbi.randomness import generator
 
-__all__ = ["KernelFit", "Ridge"]
+__all__ = ["KernelFit", "Ridge", "median_distance"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Ridge:
         widths: Kernel widths tried, in units of the median distance of contexts.
     """
 
+    paired: ClassVar[Literal[True]] = True
+
     max_landmarks: int = 512
     widths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -41,7 +44,7 @@ class Ridge:
         """Solve in closed form; the seed only chooses landmarks beyond the limit."""
         rng = generator(0 if seed is None else seed, triples.delta.device)
         landmarks = _choose(triples.encoding, self.max_landmarks, rng)
-        unit = _median_distance(landmarks)
+        unit = median_distance(landmarks)
         # The width is a coarse choice: some thousand rows decide it as well as a million.
         few = _choose(torch.arange(len(triples)).to(triples.codes), 10_000, rng)
         subset = triples.rows(few)
@@ -202,7 +205,8 @@ def _choose(values: Tensor, count: int, rng: torch.Generator | None) -> Tensor:
     return values[torch.randperm(len(values), generator=rng, device=values.device)[:count]]
 
 
-def _median_distance(points: Tensor) -> float:
+def median_distance(points: Tensor) -> float:
+    """Measure points ``(n, dim)`` by their median distance; rows of NaN do not count."""
     distance = torch.pdist(points[~points.isnan().any(dim=1)])
     distance = distance[distance > 0]
     return distance.median().item() if len(distance) else 1.0

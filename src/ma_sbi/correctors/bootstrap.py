@@ -1,0 +1,284 @@
+"""The stochastic variant: not one departure per context, but all that were seen."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ma_sbi.correctors.composed import Axes, FittedCorrector
+from ma_sbi.correctors.departures import Shift
+from ma_sbi.correctors.fitting import Hypotheses, Triples, need_shift
+from ma_sbi.correctors.inference import Mixture
+from ma_sbi.correctors.ridge import median_distance
+from ma_sbi.protocols import Encoder
+from ma_sbi.randomness import generator
+from ma_sbi.validation import as_count
+
+__all__ = [
+    "BootstrapCorrector",
+    "Preflight",
+    "ResidualFit",
+    "ResidualPools",
+    "UnseenContext",
+]
+
+# Residuals smaller than this share of the largest are rounding, not departures.
+ROUNDING = 1e-5
+# The paper's pre-flight signal.
+OUTLYING = 3.0
+# Rows that decide the width: their cost is quadratic.
+MOST_SCORED = 1000
+# Smoothings of a pool, in units of the residuals' spread, under which widths are compared.
+SMOOTHINGS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+# The default of torch.cdist does not find equal rows at distance zero.
+EXACT = "donot_use_mm_for_euclid_dist"
+
+
+class UnseenContext(UserWarning):
+    """A context without residuals of its own."""
+
+
+class BootstrapCorrector(FittedCorrector):
+    r"""Average the posterior over the departures seen under the same context.
+
+    The paper's stochastic variant, for real data whose departures vary within a regime:
+
+    .. math:: \tilde q(\theta \mid x, z) = \frac{1}{K} \sum_{k=1}^K
+        \hat q(\theta \mid x - \delta^{(k)}), \quad
+        \delta^{(k)} \sim \mathrm{Uniform}\{\delta_j : z_j = z\}
+
+    with residuals :math:`\delta_j = x_{obs,j} - x_{sim,j}`. Where nothing was simulated at
+    the inputs of an observation, pass for :math:`x_{sim,j}` what the posterior predicts of
+    it, :math:`E_{\theta \sim \hat q(\theta \mid x_{obs,j})}[\bar f(\theta)]`
+    (:func:`~ma_sbi.predictive_mean`). An observation that is itself in the calibration set
+    must not draw its own residual: correct such rows through
+    :func:`~ma_sbi.cross_fit`.
+
+    Args:
+        encoder: Context to vectors; any scikit-learn transformer.
+        num_draws: Draws K per context. A pool that is no larger is not drawn from but used
+            whole, each residual once, which is exact.
+        width: Width of a Gaussian kernel over the encoding, in units of the median
+            distance of contexts, by which contexts share their residuals. 0 keeps to
+            residuals of exactly this context, the paper's choice; ``inf`` ignores the
+            context; ``"auto"`` takes the widest that predicts left-out residuals as well
+            as the best does, within a standard error: free text needs it, and a context
+            that tells nothing is then ignored.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        num_draws: int = 256,
+        width: float | Literal["auto"] = 0.0,
+    ) -> None:
+        self.encoder = encoder
+        self.num_draws = num_draws
+        self.width = width
+
+    def axes(self) -> Axes:
+        """Name the departure, the fit and the inference."""
+        return Axes(Shift(), ResidualPools(self.num_draws, self.width), Mixture())
+
+    def preflight(self) -> Preflight:
+        """Say whether the residuals call for this corrector or for a point.
+
+        The paper's signal is a residual more than three times as long as the median one
+        of its regime.
+        """
+        self._check_fitted()
+        fitted: ResidualFit = self.fitted_  # type: ignore[assignment]
+        return Preflight.of(fitted.residuals, fitted.codes)
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """Whether departures vary so much within a regime that a point cannot follow them.
+
+    Attributes:
+        ratio: Length of each residual over the median length of its regime, shape ``(n,)``.
+        share: Share of residuals with a ratio above three, the paper's signal.
+        within: Share of the residuals' variance that lies within regimes.
+        recommendation: ``"stochastic"`` if any residual gives the signal, else ``"point"``.
+    """
+
+    ratio: Tensor
+    share: float
+    within: float
+    recommendation: Literal["point", "stochastic"]
+
+    @classmethod
+    def of(cls, residuals: Tensor, codes: Tensor) -> Preflight:
+        """Judge residuals ``(n, dim_x)`` of regimes ``codes``, shape ``(n,)``."""
+        length = residuals.norm(dim=1)
+        length = torch.where(length > ROUNDING * length.max(), length, 0.0)
+        ratio = torch.ones_like(length)
+        inside = torch.zeros_like(residuals)
+        for code in codes.unique():
+            rows = codes == code
+            ratio[rows] = length[rows] / length[rows].median()
+            inside[rows] = residuals[rows] - residuals[rows].mean(dim=0)
+        ratio = ratio.nan_to_num(nan=1.0, posinf=torch.inf)
+        total = (residuals - residuals.mean(dim=0)).square().sum()
+        within = (inside.square().sum() / total).item() if total > 0 else 0.0
+        share = (ratio > OUTLYING).double().mean().item()
+        return cls(ratio, share, within, "stochastic" if share > 0 else "point")
+
+    def __str__(self) -> str:
+        return (
+            f"{self.recommendation}: {self.share:.1%} of {len(self.ratio)} residuals are "
+            f"more than {OUTLYING:g} times as long as their regime's median (largest "
+            f"{self.ratio.max():.1f}); {self.within:.0%} of their variance lies within "
+            "regimes"
+        )
+
+
+@dataclass(frozen=True)
+class ResidualPools:
+    """The fit of a :class:`BootstrapCorrector`.
+
+    Attributes:
+        num_draws: Most hypotheses per context.
+        width: Kernel width by which contexts share residuals.
+        widths: What ``width="auto"`` chooses from.
+    """
+
+    paired: ClassVar[Literal[True]] = True
+
+    num_draws: int = 256
+    width: float | Literal["auto"] = 0.0
+    widths: tuple[float, ...] = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, math.inf)
+
+    def __post_init__(self) -> None:
+        as_count(self.num_draws, "num_draws")
+        if self.width != "auto" and not (
+            isinstance(self.width, (int, float)) and self.width >= 0
+        ):
+            raise ValueError(
+                f"width must be a number from 0 to inf, or 'auto', got {self.width!r}"
+            )
+
+    def fit(self, triples: Triples, *, seed: int | None = None) -> ResidualFit:
+        """Keep the residuals; the seed is for drawing from pools above ``num_draws``."""
+        need_shift(triples.basis, "ResidualPools")
+        rng = generator(0 if seed is None else seed)
+        pools = ResidualFit(
+            encoding=triples.encoding,
+            codes=triples.codes,
+            residuals=triples.delta,
+            width=0.0 if self.width == "auto" else float(self.width),
+            num_draws=self.num_draws,
+            seed=int(torch.randint(2**62, (), generator=rng)),
+        )
+        if self.width != "auto":
+            return pools
+        few = torch.randperm(len(triples), generator=rng)[:MOST_SCORED]
+        candidates = [replace(pools, width=width) for width in sorted(self.widths)]
+        scores = torch.stack([one.predictive_score(few) for one in candidates])
+        # The widest that is within one standard error of the best: a context that tells
+        # nothing should change nothing.
+        behind = scores[scores.mean(dim=1).argmax()] - scores
+        error = behind.std(dim=1) / math.sqrt(len(few))
+        close = (behind.mean(dim=1) <= error).nonzero().flatten()
+        return candidates[int(close[-1])]
+
+
+@dataclass(frozen=True)
+class ResidualFit:
+    """What :class:`ResidualPools` fitted: residuals, and how contexts share them."""
+
+    encoding: Tensor
+    codes: Tensor
+    residuals: Tensor
+    width: float
+    num_draws: int
+    seed: int
+
+    def __call__(self, encoding: Tensor) -> Hypotheses:
+        """Map contexts ``(n, dim_z)`` to at most ``num_draws`` hypotheses each."""
+        chunk = max(1, 2**22 // len(self.codes))
+        drawn = [
+            self._draw(weight)
+            for part in encoding.split(chunk)
+            for weight in self._weights(part)
+        ]
+        most = max(len(rows) for rows, _ in drawn)
+        coefficients = self.residuals.new_zeros(
+            most, len(drawn), 1, self.residuals.shape[1]
+        )
+        log_weight = self.residuals.new_full((most, len(drawn)), -torch.inf)
+        for column, (rows, weight) in enumerate(drawn):
+            coefficients[: len(rows), column, 0] = self.residuals[rows]
+            coefficients[len(rows) :, column, 0] = self.residuals[rows[0]]
+            log_weight[: len(rows), column] = weight.log()
+        return Hypotheses(coefficients, log_weight)
+
+    def predictive_score(self, rows: Tensor) -> Tensor:
+        """Predict each of some residuals from the others, shape ``(num_rows,)``.
+
+        A pool is a set of points; a Gaussian on each, of the width that predicts best, in
+        units of the residuals' spread, gives it the log density that is returned.
+        """
+        spread = self.residuals.std(dim=0)
+        points = self.residuals[rows] / torch.where(spread > 0, spread, 1.0)
+        weight = self._weights(self.encoding[self.codes[rows]])[:, rows]
+        weight.fill_diagonal_(0.0)
+        # A context seen once has no pool without itself: it falls back on all others.
+        weight[weight.sum(dim=1) == 0] = 1.0
+        weight.fill_diagonal_(0.0)
+        log_weight = (weight / weight.sum(dim=1, keepdim=True)).log()
+        distance = torch.cdist(points, points, compute_mode=EXACT)
+        scores = []
+        for smoothing in SMOOTHINGS:
+            log_density = log_weight - 0.5 * (distance / smoothing).square()
+            normaliser = points.shape[1] * math.log(smoothing)
+            scores.append(log_density.logsumexp(dim=1) - normaliser)
+        return max(scores, key=lambda score: score.mean().item())
+
+    def _weights(self, encoding: Tensor) -> Tensor:
+        """Weigh every residual under each context, shape ``(n, num_residuals)``."""
+        encoding = encoding.to(self.encoding)
+        if self.width == math.inf:
+            return self.residuals.new_ones(len(encoding), len(self.codes))
+        missing = encoding.isnan().any(dim=1)
+        missing_here = self.encoding.isnan().any(dim=1)
+        distance = torch.cdist(
+            encoding.nan_to_num(),
+            self.encoding.nan_to_num(),
+            compute_mode=EXACT,
+        )
+        if self.width == 0:
+            kernel = (distance == 0).to(distance)
+        else:
+            unit = median_distance(self.encoding[:MOST_SCORED])
+            kernel = torch.exp(-0.5 * (distance / (self.width * unit)).square())
+        kernel = kernel * (missing[:, None] == missing_here)
+        unseen = (kernel < 1e-12).all(dim=1)
+        if (unseen & ~missing).any():
+            warnings.warn(
+                f"{int((unseen & ~missing).sum())} contexts are unlike any of the "
+                "calibration set, so their residuals are drawn from all of it; a larger "
+                "width (or 'auto') lets similar contexts share residuals",
+                UnseenContext,
+                stacklevel=2,
+            )
+        kernel[unseen] = 1.0
+        return kernel[:, self.codes]
+
+    def _draw(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose residuals of one context: rows and their probabilities."""
+        # Weights that no draw would ever pick are not worth a candidate each.
+        rows = (weight > 1e-6 * weight.max()).nonzero().flatten()
+        weight = weight[rows]
+        if len(rows) <= self.num_draws:
+            return rows, weight / weight.sum()
+        # The same numbers for every context: what a context draws does not depend on
+        # which others it is asked for with.
+        rng = generator(self.seed, weight.device)
+        pick = torch.multinomial(weight, self.num_draws, replacement=True, generator=rng)
+        return rows[pick], torch.full_like(weight[pick], 1 / self.num_draws)

@@ -1,0 +1,203 @@
+"""Correcting calibration rows by what was learned without them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
+from typing_extensions import Self
+
+from ma_sbi.context import as_entries
+from ma_sbi.correctors.composed import BaseCorrector, FittedCorrector
+from ma_sbi.protocols import Context, Corrections
+from ma_sbi.validation import as_matrix
+
+__all__ = ["CrossFittedCorrector", "cross_fit"]
+
+
+def cross_fit(
+    corrector: FittedCorrector, *, groups: Any = None, time: Any = None
+) -> CrossFittedCorrector:
+    """Let a corrector correct its own calibration rows, honestly.
+
+    Each row is corrected by a copy of the corrector that was fitted to the rows of *other
+    groups* and, if times are given, of *earlier times* only.
+
+    Args:
+        corrector: An unfitted corrector; it stays unfitted.
+        groups: One label per row; rows that share one never learn from each other. By
+            default each row is a group of its own: leave one out.
+        time: One time per row, of any type that sorts. Rows of the same time do not learn
+            from each other. A row that nothing precedes is left as it is, with a warning.
+
+    Returns:
+        A corrector for the rows that it is fitted to, in their order, and no others.
+
+    Example:
+        >>> from ma_sbi import BootstrapCorrector, CategoryEncoder, cross_fit
+        >>> corrector = cross_fit(BootstrapCorrector(CategoryEncoder()), time=[1, 1, 2, 3])
+        >>> x_sim = torch.zeros(4, 1)
+        >>> x_obs = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     corrector = corrector.fit(["calm", "storm", "storm", "calm"], x_obs, x_sim)
+        >>> corrector.correct(x_obs, ["calm", "storm", "storm", "calm"]).flatten().tolist()
+        [1.0, 2.0, 1.0, 3.0]
+    """
+    return CrossFittedCorrector(corrector, groups=groups, time=time)
+
+
+class CrossFittedCorrector(BaseCorrector, BaseEstimator):
+    """What :func:`cross_fit` returns.
+
+    Attributes:
+        num_training_: Rows that each row's copy was fitted to, shape ``(n,)``.
+        correctors_: The fitted copy of each row; None for rows that are left as they are.
+    """
+
+    def __init__(
+        self, corrector: FittedCorrector, *, groups: Any = None, time: Any = None
+    ) -> None:
+        self.corrector = corrector
+        self.groups = groups
+        self.time = time
+
+    def fit(
+        self,
+        context: Context,
+        x_obs: Any,
+        x_sim: Any = None,
+        *,
+        simulations: Any = None,
+        seed: int | None = None,
+    ) -> Self:
+        """Fit one copy of the corrector for each set of rows that it may learn from.
+
+        Args:
+            context: One entry per observation.
+            x_obs: Observations, shape ``(n, dim_x)``.
+            x_sim: Simulations at the same inputs, or predictions of the observations.
+            simulations: Pool of simulations, for a corrector that matches distributions;
+                every copy sees all of it.
+            seed: Makes fits that draw random numbers repeatable.
+        """
+        x_obs = as_matrix(x_obs, "x_obs", column=True)
+        if x_sim is not None:
+            x_sim = as_matrix(x_sim, "x_sim", column=True)
+        n = len(x_obs)
+        entries = as_entries(context, num_rows=n)
+        allowed = self._allowed(n)
+        # Rows that may learn from the same others share a copy.
+        sets, members = np.unique(allowed, axis=0, return_inverse=True)
+        copies: list[FittedCorrector | None] = []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for rows in sets:
+                if not rows.any():
+                    copies.append(None)
+                    continue
+                index = np.flatnonzero(rows)
+                copy = clone(self.corrector).fit(
+                    entries.iloc[index],
+                    x_obs[index],
+                    None if x_sim is None else x_sim[index],
+                    simulations=simulations,
+                    seed=seed,
+                )
+                copies.append(copy)
+        _once(caught)
+        self.correctors_ = [copies[member] for member in members.reshape(-1)]
+        self.num_training_ = torch.from_numpy(allowed.sum(axis=1))
+        self.x_obs_ = x_obs
+        alone = [row for row, copy in enumerate(self.correctors_) if copy is None]
+        if alone:
+            warnings.warn(
+                f"{len(alone)} of {n} rows have no other row to learn from and are left "
+                f"uncorrected (first: row {alone[0]})",
+                stacklevel=2,
+            )
+        return self
+
+    def corrections(self, x: Any, context: Context) -> Corrections:
+        """Correct the rows of the fit, each by its own copy.
+
+        Raises:
+            ValueError: If x are not the observations of the fit, in their order.
+        """
+        if not hasattr(self, "correctors_"):
+            raise NotFittedError("this cross-fitted corrector is not fitted yet: call fit")
+        x = as_matrix(x, "x", dim=self.x_obs_.shape[1])
+        if x.shape != self.x_obs_.shape or not torch.equal(x.to(self.x_obs_), self.x_obs_):
+            raise ValueError(
+                "a cross-fitted corrector corrects the observations it was fitted to, in "
+                "their order, and x are others; for new observations fit the corrector "
+                "itself"
+            )
+        entries = as_entries(context, num_rows=len(x))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            each = [
+                _unchanged(x[[row]])
+                if copy is None
+                else copy.corrections(x[[row]], entries.iloc[[row]])
+                for row, copy in enumerate(self.correctors_)
+            ]
+        _once(caught)
+        return _side_by_side(each)
+
+    def _allowed(self, n: int) -> np.ndarray:
+        """Tell which rows each row may learn from, shape ``(n, n)``."""
+        groups = np.arange(n) if self.groups is None else _codes(self.groups, "groups", n)
+        allowed = groups[:, None] != groups
+        if self.time is not None:
+            time = _codes(self.time, "time", n)
+            allowed &= time < time[:, None]
+        return allowed
+
+
+def _codes(values: Any, name: str, n: int) -> np.ndarray:
+    """Number labels or times in their sorted order."""
+    values = np.asarray(values)
+    if values.shape != (n,):
+        raise ValueError(
+            f"{name} must have one entry per observation: expected {n}, got "
+            f"{'x'.join(map(str, values.shape)) or 'a single value'}"
+        )
+    if values.dtype.kind in "fmM" and np.isnan(values).any():
+        raise ValueError(f"{name} must not be missing, got {np.isnan(values).sum()} gaps")
+    return np.unique(values, return_inverse=True)[1]
+
+
+def _unchanged(x: Tensor) -> Corrections:
+    zero = x.new_zeros(1, len(x))
+    return Corrections(x[None], zero, zero)
+
+
+def _side_by_side(each: list[Corrections]) -> Corrections:
+    """Join corrections of single rows, which may have different numbers of candidates."""
+    most = max(len(one.x) for one in each)
+
+    def filled(values: Tensor, value: float) -> Tensor:
+        padding = values.new_full((most - len(values), *values.shape[1:]), value)
+        return torch.cat([values, padding])
+
+    return Corrections(
+        # A candidate of weight zero must still be a possible observation.
+        x=torch.cat(
+            [one.x[[min(k, len(one.x) - 1) for k in range(most)]] for one in each], dim=1
+        ),
+        log_weight=torch.cat([filled(one.log_weight, -torch.inf) for one in each], dim=1),
+        log_abs_det=torch.cat([filled(one.log_abs_det, 0.0) for one in each], dim=1),
+    )
+
+
+def _once(caught: list[warnings.WarningMessage]) -> None:
+    """Repeat each warning once, however many copies gave it."""
+    seen = {(str(one.message), one.category): one for one in caught}
+    for one in seen.values():
+        warnings.warn(one.message, one.category, stacklevel=3)

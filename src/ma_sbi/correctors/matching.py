@@ -1,0 +1,172 @@
+"""Matching: learn the departure from pools that are not paired."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ma_sbi.correctors.composed import Axes, FittedCorrector
+from ma_sbi.correctors.departures import Shift
+from ma_sbi.correctors.fitting import Fitted, Pools, Triples, need_shift
+from ma_sbi.correctors.inference import Point
+from ma_sbi.correctors.ridge import Ridge
+from ma_sbi.protocols import Encoder
+from ma_sbi.randomness import generator
+
+__all__ = ["Loss", "Matching", "MatchingAssumption", "MatchingCorrector"]
+
+Loss = Literal["mean", "mmd"]
+"""What must agree between the two pools: the means, or the distributions."""
+
+
+class MatchingAssumption(UserWarning):
+    """What no matching of unpaired pools can check."""
+
+
+class MatchingCorrector(FittedCorrector):
+    r"""Shift the observations of each context until they look like simulations.
+
+    For observations without a simulation at the same inputs: all that is needed is a pool
+    of simulations from the prior (the paper's Appendix "Distribution-matching training
+    variant").
+
+    .. math:: \hat\delta(z) = \arg\min_\delta D\big(\{x_{obs,i} - \delta : z_i = z\},\
+        \{x_{sim,j}\}\big)
+
+    **What it cannot know.** Every difference between the two pools is taken for the
+    departure. If theta is distributed differently in one regime than in another, or than
+    in the prior, that true difference is moved into the departure and removed from the
+    posterior. Instructions that change a participant's response threshold are such a case.
+    Nothing in the data tells the two apart; every fit says so in a
+    :class:`MatchingAssumption` warning.
+
+    Args:
+        encoder: Context to vectors; any scikit-learn transformer.
+        loss: ``"mean"`` makes the conditional means agree, which is a regression on the
+            context in closed form, for contexts of any kind. ``"mmd"`` makes the
+            distributions agree in maximum mean discrepancy; it compares observations that
+            share a context, and outliers hardly move it.
+
+    Example:
+        >>> import torch, warnings
+        >>> from ma_sbi import HashEncoder, MatchingCorrector
+        >>> rng = torch.Generator().manual_seed(0)
+        >>> pool = torch.randn(5000, 1, generator=rng)
+        >>> notes = ["The sensor reads high.", "All is well."] * 500
+        >>> high = torch.tensor([[2.0], [0.0]]).repeat(500, 1)
+        >>> x_obs = torch.randn(1000, 1, generator=rng) + high
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     corrector = MatchingCorrector(HashEncoder()).fit(
+        ...         notes, x_obs, simulations=pool
+        ...     )
+        >>> bool((corrector.shift(["The sensor reads high."]) - 2.0).abs() < 0.2)
+        True
+    """
+
+    def __init__(self, encoder: Encoder, loss: Loss = "mean") -> None:
+        self.encoder = encoder
+        self.loss = loss
+
+    def axes(self) -> Axes:
+        """Name the departure, the fit and the inference."""
+        return Axes(Shift(), Matching(self.loss), Point())
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The fit of a :class:`MatchingCorrector`.
+
+    Attributes:
+        loss: What must agree.
+        widths: Widths of the Gaussian kernels of the discrepancy, which are added up, in
+            units of the median distance of simulations.
+        max_simulations: Most simulations that observations are compared with one by one;
+            from a larger pool, as many are chosen at random.
+    """
+
+    paired: ClassVar[Literal[False]] = False
+
+    loss: Loss = "mean"
+    widths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
+    max_simulations: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.loss not in get_args(Loss):
+            raise ValueError(
+                f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r}"
+            )
+
+    def fit(self, pools: Pools, *, seed: int | None = None) -> Fitted:
+        """Match the pools; the seed only chooses among too many simulations."""
+        need_shift(pools.basis, "Matching")
+        if self.loss == "mean":
+            # Conditional means agree where the regression of x_obs on the context does.
+            delta = pools.x_obs - pools.simulations.mean(dim=0)
+        else:
+            delta = self._match_distributions(pools, seed)[pools.codes]
+        warnings.warn(
+            "matching takes every difference between observations and simulations for "
+            "the departure: if theta is distributed differently between contexts, or "
+            "than in the prior, that difference is removed from the posterior, too, and "
+            "the data cannot tell",
+            MatchingAssumption,
+            stacklevel=3,
+        )
+        triples = Triples(pools.encoding, pools.codes, pools.basis, delta)
+        return Ridge().fit(triples, seed=seed)
+
+    def _match_distributions(self, pools: Pools, seed: int | None) -> Tensor:
+        """Find the shift of each distinct context, shape ``(num_distinct, dim_x)``."""
+        counts = pools.codes.bincount()
+        if counts.max() == 1:
+            raise ValueError(
+                'loss="mmd" compares observations that share a context, and no two '
+                'here do; use loss="mean", or contexts that repeat'
+            )
+        rng = generator(0 if seed is None else seed, pools.x_obs.device)
+        order = torch.randperm(
+            len(pools.simulations), generator=rng, device=pools.x_obs.device
+        )
+        simulations = pools.simulations[order[: self.max_simulations]]
+        spread = simulations.std(dim=0)
+        scale = torch.where(spread > 0, spread, torch.ones_like(spread))
+        simulations = simulations / scale
+        unit = torch.pdist(simulations).median().clamp(min=1e-12)
+        precisions = 1 / (unit * torch.tensor(self.widths).to(unit)).square()
+        shifts = [
+            _closest_shift(
+                pools.x_obs[pools.codes == code] / scale, simulations, precisions
+            )
+            for code in range(len(counts))
+        ]
+        return torch.stack(shifts) * scale
+
+
+def _closest_shift(
+    observed: Tensor, simulations: Tensor, precisions: Tensor, max_steps: int = 500
+) -> Tensor:
+    """Minimise the discrepancy over shifts of the observations.
+
+    A shift changes only the cross term of the discrepancy, a sum of Gaussian bumps at the
+    differences of the two pools. Mean-shift steps climb it without a step size.
+    """
+    difference = observed[:, None] - simulations
+    shift = observed.median(dim=0).values - simulations.median(dim=0).values
+    for _ in range(max_steps):
+        squared = (difference - shift).square().sum(dim=-1)
+        bumps = torch.exp(-0.5 * squared[..., None] * precisions)
+        weight = (bumps * precisions).sum(dim=-1)
+        total = weight.sum()
+        if total == 0:  # too far from every simulation for any kernel to notice
+            break
+        moved = torch.einsum("ij,ijd->d", weight, difference) / total
+        step = (moved - shift).abs().max()
+        shift = moved
+        if step < 1e-7:
+            break
+    return shift

@@ -1,0 +1,269 @@
+"""Tests for ma_sbi.correctors.bootstrap."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from sklearn.preprocessing import FunctionTransformer
+
+from ma_sbi import (
+    BootstrapCorrector,
+    CategoryEncoder,
+    ComposedCorrector,
+    CorrectedPosterior,
+    HashEncoder,
+    ShiftCorrector,
+    decompose,
+    predictive_mean,
+)
+from ma_sbi.correctors import Affine, Evidence, Mixture, ResidualPools, Shift, UnseenContext
+from ma_sbi.tasks import TASKS, ShiftTask, get_task
+from tests.correctors.worlds import TEXTS, shifted_world
+
+CONTEXT = ["calm", "calm", "calm", "storm", "storm"]
+X_SIM = torch.zeros(5, 3)
+X_OBS = torch.tensor([[1.0, 0, 0], [2.0, 0, 0], [3.0, 0, 0], [0, 5.0, 0], [0, 7.0, 0]])
+
+
+@pytest.fixture
+def corrector():
+    return BootstrapCorrector(CategoryEncoder()).fit(CONTEXT, X_OBS, X_SIM)
+
+
+def candidates_of(corrector, context, x=None):
+    x = torch.zeros(1, 3) if x is None else x
+    found = corrector.corrections(x, [context])
+    kept = found.log_weight[:, 0] > -torch.inf
+    order = found.x[kept, 0].sum(dim=1).argsort()
+    return found.x[kept, 0][order], found.log_weight[kept, 0][order].exp()
+
+
+def test_candidates_are_the_residuals_of_the_same_context(corrector):
+    x, weight = candidates_of(corrector, "calm")
+    assert x.tolist() == [[-3.0, 0.0, 0.0], [-2.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
+    torch.testing.assert_close(weight, torch.full((3,), 1 / 3))
+    x, weight = candidates_of(corrector, "storm")
+    assert x.tolist() == [[0.0, -7.0, 0.0], [0.0, -5.0, 0.0]]
+    torch.testing.assert_close(weight, torch.full((2,), 1 / 2))
+
+
+def test_weights_sum_to_one_and_padding_is_finite(corrector):
+    found = corrector.corrections(torch.zeros(2, 3), ["calm", "storm"])
+    torch.testing.assert_close(found.log_weight.exp().sum(dim=0), torch.ones(2))
+    assert torch.isfinite(found.x).all()
+
+
+def test_the_density_is_that_of_the_mixture(corrector, exact_gaussian):
+    corrected = CorrectedPosterior(exact_gaussian, corrector)
+    theta = torch.randn(6, 2, 3, generator=torch.Generator().manual_seed(0))
+    x = torch.tensor([[0.5, 0.0, 0.0], [0.0, 6.0, 0.0]])
+    found = corrected.log_prob(theta, x, ["calm", "storm"])
+    for row, residuals in enumerate((X_OBS[:3], X_OBS[3:])):
+        each = torch.stack(
+            [
+                exact_gaussian.log_prob(theta[:, [row]], x[[row]] - residual)[:, 0]
+                for residual in residuals
+            ]
+        )
+        expected = each.logsumexp(dim=0) - math.log(len(residuals))
+        torch.testing.assert_close(found[:, row], expected)
+
+
+def test_draws_are_exchangeable_and_have_the_moments_of_the_mixture(
+    corrector, exact_gaussian
+):
+    corrected = CorrectedPosterior(exact_gaussian, corrector)
+    n = 20_000
+    draws = corrected.sample(n, torch.zeros(1, 3), ["calm"], seed=0)[:, 0, 0]
+    each = exact_gaussian.sample(n, torch.zeros(1, 3), seed=1)[:, 0, 0]
+    slope = exact_gaussian.sample(1, torch.tensor([[1.0, 0.0, 0.0]]), seed=2)
+    slope = (slope - exact_gaussian.sample(1, torch.zeros(1, 3), seed=2))[0, 0, 0]
+    spread = (each.var() + slope**2 * 2 / 3).sqrt()
+    assert abs(draws.mean() + 2 * slope) < 4 * spread / n**0.5
+    # Neighbours would be alike if draws came candidate by candidate.
+    lagged = torch.corrcoef(torch.stack([draws[:-1], draws[1:]]))[0, 1]
+    assert abs(lagged) < 4 / n**0.5
+    halves = draws.reshape(2, -1).mean(dim=1)
+    assert abs(halves[0] - halves[1]) < 4 * spread * (2 / (n / 2)) ** 0.5
+
+
+shift_tasks = [name for name in sorted(TASKS) if issubclass(TASKS[name], ShiftTask)]
+
+
+@pytest.mark.parametrize("name", [name for name in shift_tasks if get_task(name).regimes])
+def test_on_synthetic_shifts_it_equals_the_point_corrector(name):
+    task = get_task(name)
+    calibration, test = task.draw(40, seed=0), task.draw(8, seed=1)
+    data = (calibration.context, calibration.x_obs, calibration.x_sim)
+    bootstrap = BootstrapCorrector(HashEncoder()).fit(*data)
+    point = ShiftCorrector(HashEncoder()).fit(*data)
+    found = bootstrap.corrections(test.x_obs, test.context)
+    expected = point.correct(test.x_obs, test.context)
+    scale = calibration.x_obs.abs().max().item()
+    torch.testing.assert_close(
+        found.x, expected.expand_as(found.x), atol=2e-6 * scale, rtol=1e-5
+    )
+    assert bootstrap.preflight().recommendation == "point"
+
+
+def test_large_pools_are_drawn_from_and_small_ones_used_whole():
+    n = 400
+    residuals = torch.arange(n, dtype=torch.float32)[:, None]
+    context = ["many"] * (n - 3) + ["few"] * 3
+    corrector = BootstrapCorrector(CategoryEncoder(), num_draws=50).fit(
+        context, residuals, torch.zeros(n, 1), seed=1
+    )
+    found = corrector.corrections(torch.zeros(2, 1), ["many", "few"])
+    assert found.x.shape == (50, 2, 1)
+    drawn = -found.x[:, 0, 0]
+    assert set(drawn.tolist()) <= set(range(n - 3))
+    # Uniform on 0 .. 396: mean 198, deviation 114.6.
+    assert abs(drawn.mean() - 198) < 4 * 114.6 / 50**0.5
+    assert (found.log_weight[:, 1] > -torch.inf).sum() == 3
+
+
+def test_draws_depend_on_the_seed_alone():
+    world = shifted_world(400, noise=1.0, dim_x=2)
+
+    def drawn(seed, texts):
+        corrector = BootstrapCorrector(HashEncoder(), num_draws=10)
+        corrector.fit(*world[:3], seed=seed)
+        return corrector.corrections(torch.zeros(len(texts), 2), texts).x
+
+    assert torch.equal(drawn(0, TEXTS), drawn(0, TEXTS))
+    assert not torch.equal(drawn(0, TEXTS), drawn(1, TEXTS))
+    # Nor on the other contexts that are asked for.
+    assert torch.equal(drawn(0, TEXTS)[:, [2]], drawn(0, TEXTS[2:3]))
+
+
+def test_an_unseen_context_draws_from_all_and_says_so():
+    corrector = BootstrapCorrector(HashEncoder()).fit(CONTEXT, X_OBS, X_SIM)
+    with pytest.warns(UnseenContext, match="1 contexts are unlike any"):
+        x, _ = candidates_of(corrector, "never seen")
+    assert len(x) == 5
+
+
+def test_a_missing_context_draws_from_all_unless_some_of_the_pool_are_missing(corrector):
+    x, _ = candidates_of(corrector, None)
+    assert len(x) == 5
+    gaps = ["calm", "calm", "calm", None, None]
+    x, _ = candidates_of(
+        BootstrapCorrector(CategoryEncoder()).fit(gaps, X_OBS, X_SIM), None
+    )
+    assert x.tolist() == [[0.0, -7.0, 0.0], [0.0, -5.0, 0.0]]
+
+
+def test_an_infinite_width_ignores_the_context():
+    corrector = BootstrapCorrector(CategoryEncoder(), width=math.inf)
+    corrector.fit(CONTEXT, X_OBS, X_SIM)
+    assert len(candidates_of(corrector, "calm")[0]) == 5
+
+
+def numbers(n, informative, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    z = torch.rand(n, 1, generator=rng)
+    spread = 0.1 * torch.randn(n, 1, generator=rng)
+    told = z if informative else torch.rand(n, 1, generator=rng)
+    return told.numpy(), 3 * z + spread, torch.zeros(n, 1)
+
+
+def test_the_automatic_width_shares_residuals_between_similar_contexts():
+    corrector = BootstrapCorrector(FunctionTransformer(), width="auto", num_draws=1000)
+    corrector.fit(*numbers(500, informative=True))
+    assert 0 < corrector.fitted_.width < math.inf
+    found = corrector.corrections(torch.zeros(1, 1), [[0.5]])
+    weight = found.log_weight[:, 0].exp()
+    mean = (weight * -found.x[:, 0, 0]).sum()
+    assert mean.item() == pytest.approx(1.5, abs=0.15)
+
+
+def test_the_automatic_width_ignores_a_context_that_tells_nothing():
+    corrector = BootstrapCorrector(FunctionTransformer(), width="auto")
+    corrector.fit(*numbers(500, informative=False))
+    assert corrector.fitted_.width == math.inf
+
+
+def test_the_automatic_width_keeps_regimes_apart():
+    world = shifted_world(200, noise=0.05, dim_x=2)
+    corrector = BootstrapCorrector(HashEncoder(), width="auto").fit(*world[:3])
+    shift = corrector.shift(TEXTS)
+    torch.testing.assert_close(shift, world.shifts, atol=0.05, rtol=0)
+
+
+def test_evidence_may_weigh_the_residuals():
+    # Simulations live near zero, so of three residuals the one that explains x wins.
+    def log_density(x):
+        return -0.5 * (x / 0.1).square().sum(dim=1)
+
+    corrector = ComposedCorrector(
+        CategoryEncoder(), Shift(), ResidualPools(), Evidence(log_density)
+    ).fit(CONTEXT, X_OBS, X_SIM)
+    corrected = corrector.correct(torch.tensor([[2.05, 0.0, 0.0]]), ["calm"])
+    torch.testing.assert_close(corrected, torch.tensor([[0.05, 0.0, 0.0]]))
+
+
+def test_preflight_follows_the_papers_rule():
+    context = ["a"] * 5 + ["b"] * 4
+    lengths = [1.0, 1.0, 1.0, 1.0, 3.5, 2.0, 2.0, 5.0, 5.9]
+    x_obs = torch.tensor(lengths)[:, None]
+    corrector = BootstrapCorrector(CategoryEncoder()).fit(context, x_obs, 0 * x_obs)
+    found = corrector.preflight()
+    assert found.ratio.tolist() == pytest.approx(
+        [1.0, 1.0, 1.0, 1.0, 3.5, 1.0, 1.0, 2.5, 2.95]
+    )
+    assert found.share == pytest.approx(1 / 9)
+    assert found.recommendation == "stochastic"
+    assert "stochastic: 11.1% of 9 residuals" in str(found)
+    calm = BootstrapCorrector(CategoryEncoder()).fit(
+        context[:4] + context[5:], x_obs[[0, 1, 2, 3, 5, 6, 7, 8]], torch.zeros(8, 1)
+    )
+    assert calm.preflight().recommendation == "point"
+
+
+def test_preflight_measures_the_variance_within_regimes():
+    x_obs = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
+    corrector = BootstrapCorrector(CategoryEncoder()).fit(
+        ["a", "a", "b", "b"], x_obs, torch.zeros(4, 1)
+    )
+    assert corrector.preflight().within == pytest.approx(4 / 104)
+
+
+def test_no_departure_at_all_recommends_a_point():
+    x = torch.ones(4, 2)
+    found = BootstrapCorrector(CategoryEncoder()).fit(["a", "b"] * 2, x, x).preflight()
+    assert found.recommendation == "point"
+    assert found.ratio.tolist() == [1.0] * 4
+
+
+def test_bad_choices_are_refused():
+    with pytest.raises(ValueError, match="num_draws must be a positive integer, got 0"):
+        BootstrapCorrector(CategoryEncoder(), 0).fit(CONTEXT, X_OBS, X_SIM)
+    for width in (-1.0, float("nan"), "wide"):
+        with pytest.raises(ValueError, match="width must be a number from 0 to inf"):
+            BootstrapCorrector(CategoryEncoder(), width=width).fit(CONTEXT, X_OBS, X_SIM)
+    affine = ComposedCorrector(CategoryEncoder(), Affine(), ResidualPools(), Mixture())
+    with pytest.raises(ValueError, match="ResidualPools finds shifts only"):
+        affine.fit(CONTEXT, X_OBS, X_SIM)
+
+
+def test_a_mixture_is_not_decomposed(corrector):
+    with pytest.raises(ValueError, match="weighs several"):
+        decompose(corrector, CONTEXT)
+
+
+def test_the_predictive_mean_of_a_gaussian_is_that_of_its_posterior(exact_gaussian):
+    x = torch.tensor([[1.0, 0.0, 1.0], [0.0, -2.0, 0.0]])
+    found = predictive_mean(
+        exact_gaussian, lambda theta: theta, x, num_samples=4000, seed=0
+    )
+    draws = exact_gaussian.sample(4000, x, seed=0)
+    torch.testing.assert_close(found, draws.mean(dim=0))
+    with pytest.raises(ValueError, match=r"mean must map theta .*got \(1000, 1\)"):
+        predictive_mean(exact_gaussian, lambda theta: theta[:, :1], x, num_samples=500)
+
+
+def test_warnings_are_not_given_for_contexts_that_were_seen(corrector):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        corrector.corrections(X_OBS, CONTEXT)

@@ -1,0 +1,158 @@
+"""Tests for ma_sbi.correctors.matching."""
+
+import warnings
+
+import pytest
+import torch
+
+from ma_sbi import ComposedCorrector, HashEncoder, MatchingCorrector, ShiftCorrector
+from ma_sbi.correctors import Affine, Matching, MatchingAssumption, Point, Shift
+from tests.correctors.worlds import TEXTS, shifted_world
+
+LOSSES = ["mean", "mmd"]
+every_loss = pytest.mark.parametrize("loss", LOSSES)
+
+
+def fitted(corrector, context, x_obs, pool, seed=0):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MatchingAssumption)
+        return corrector.fit(context, x_obs, simulations=pool, seed=seed)
+
+
+def pools(n, *, size=4000, seed=0):
+    """Observations and simulations from the same prior, but of different theta."""
+    world = shifted_world(n, dim_x=3, seed=seed)
+    rng = torch.Generator().manual_seed(seed + 1000)
+    return world, 3 * torch.randn(size, 3, generator=rng)
+
+
+@every_loss
+def test_shifts_are_recovered_from_pools_within_their_standard_errors(loss):
+    world, pool = pools(4000)
+    corrector = fitted(
+        MatchingCorrector(HashEncoder(), loss), world.context, world.x_obs, pool
+    )
+    # A difference of means of 1000 and 4000 draws with deviation 3 in three dimensions;
+    # the discrepancy's optimum is a little less efficient than the mean.
+    error = (corrector.shift(TEXTS) - world.shifts).norm(dim=1)
+    standard = 3 * (3 * (1 / 1000 + 1 / 4000)) ** 0.5
+    assert error.max() < 3.5 * standard
+    assert error.max() < 0.5 * world.shifts.norm(dim=1).min()
+
+
+def test_matched_means_are_the_regression_of_the_observations():
+    world, pool = pools(400)
+    matched = fitted(MatchingCorrector(HashEncoder()), world.context, world.x_obs, pool)
+    mean = pool.double().mean(dim=0).expand(400, -1)
+    paired = ShiftCorrector(HashEncoder()).fit(world.context, world.x_obs, mean)
+    torch.testing.assert_close(matched.shift(TEXTS), paired.shift(TEXTS))
+
+
+def test_discrepancy_of_gaussians_is_smallest_where_the_means_agree():
+    # Two point clouds that are exact copies of each other up to a shift.
+    rng = torch.Generator().manual_seed(0)
+    pool = torch.randn(500, 2, generator=rng)
+    shift = torch.tensor([1.5, -0.5])
+    corrector = fitted(
+        MatchingCorrector(HashEncoder(), "mmd"),
+        ["same", "same too"] * 250,
+        pool + shift,
+        pool,
+    )
+    torch.testing.assert_close(corrector.shift(["same"])[0], shift, atol=1e-4, rtol=0)
+
+
+def test_outliers_move_the_means_and_hardly_the_discrepancy():
+    world, pool = pools(1000)
+    x_obs = world.x_obs.clone()
+    x_obs[::20] += 300.0
+    errors = {}
+    for loss in LOSSES:
+        corrector = fitted(
+            MatchingCorrector(HashEncoder(), loss), world.context, x_obs, pool
+        )
+        errors[loss] = (corrector.shift(TEXTS) - world.shifts).norm().item()
+    assert errors["mean"] > 10
+    assert errors["mmd"] < 1.5
+
+
+@every_loss
+def test_the_same_seed_gives_the_same_shift_and_the_generator_is_left_alone(loss):
+    world, pool = pools(200, size=3000)
+    before = torch.get_rng_state()
+    first, second = (
+        fitted(
+            MatchingCorrector(HashEncoder(), loss),
+            world.context,
+            world.x_obs,
+            pool,
+            seed=3,
+        ).shift(TEXTS)
+        for _ in range(2)
+    )
+    assert torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@every_loss
+def test_every_fit_says_what_it_cannot_know(loss):
+    world, pool = pools(40)
+    with pytest.warns(MatchingAssumption, match="theta is distributed differently") as all_:
+        MatchingCorrector(HashEncoder(), loss).fit(
+            world.context, world.x_obs, simulations=pool
+        )
+    assert all_[0].filename == __file__
+    assert "cannot know" in MatchingCorrector.__doc__
+
+
+@every_loss
+def test_a_difference_in_theta_is_moved_into_the_departure(loss):
+    # No departure at all, but theta is larger in one regime: matching removes that.
+    rng = torch.Generator().manual_seed(0)
+    pool = torch.randn(4000, 1, generator=rng)
+    theta_differs = torch.tensor([[1.0], [0.0]]).repeat(1000, 1)
+    x_obs = torch.randn(2000, 1, generator=rng) + theta_differs
+    corrector = fitted(
+        MatchingCorrector(HashEncoder(), loss), ["fast", "slow"] * 1000, x_obs, pool
+    )
+    assert corrector.shift(["fast"]).item() == pytest.approx(1.0, abs=0.2)
+
+
+def test_pairs_and_pools_are_not_confused():
+    world, pool = pools(40)
+    with pytest.raises(ValueError, match=r"pass simulations=.*use ShiftCorrector"):
+        MatchingCorrector(HashEncoder()).fit(*world[:3])
+    with pytest.raises(ValueError, match=r"pass x_sim.*use MatchingCorrector"):
+        ShiftCorrector(HashEncoder()).fit(world.context, world.x_obs, simulations=pool)
+    with pytest.raises(ValueError, match="pass x_sim"):
+        ShiftCorrector(HashEncoder()).fit(world.context, world.x_obs)
+
+
+def test_bad_input_is_refused_before_any_work():
+    world, pool = pools(40)
+    corrector = MatchingCorrector(HashEncoder())
+    with pytest.raises(ValueError, match="same columns, got 40 rows x 3 columns and"):
+        corrector.fit(world.context, world.x_obs, simulations=pool[:, :2])
+    with pytest.raises(ValueError, match="simulations must be finite"):
+        corrector.fit(world.context, world.x_obs, simulations=pool * torch.nan)
+    with pytest.raises(ValueError, match="loss must be one of mean, mmd, got 'kl'"):
+        MatchingCorrector(HashEncoder(), "kl").fit(
+            world.context, world.x_obs, simulations=pool
+        )
+
+
+def test_discrepancy_needs_contexts_that_repeat():
+    _, pool = pools(4)
+    with pytest.raises(ValueError, match="no two here do"):
+        MatchingCorrector(HashEncoder(), "mmd").fit(
+            TEXTS, torch.zeros(4, 3), simulations=pool
+        )
+
+
+def test_matching_refuses_departures_that_depend_on_x():
+    world, pool = pools(40)
+    corrector = ComposedCorrector(HashEncoder(), Affine(), Matching(), Point())
+    with pytest.raises(ValueError, match="Matching finds shifts only"):
+        corrector.fit(world.context, world.x_obs, simulations=pool)
+    shift = ComposedCorrector(HashEncoder(), Shift(), Matching(), Point())
+    fitted(shift, world.context, world.x_obs, pool)
