@@ -57,7 +57,9 @@ def test_a_file_is_downloaded_once(server, monkeypatch, known, tmp_path):
     assert fetch("table") == path
 
 
-@pytest.mark.parametrize("known", [{"sha256": "0" * 64}, {"git_blob": "0" * 40}])
+@pytest.mark.parametrize(
+    "known", [{"sha256": "0" * 64}, {"git_blob": "0" * 40}, {"archive": True}]
+)
 def test_other_content_is_refused_and_not_kept(server, monkeypatch, known, tmp_path):
     offer(monkeypatch, f"{server}/table.csv", **known)
     with pytest.raises(ValueError, match="is not the file expected there"):

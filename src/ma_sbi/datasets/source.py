@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -162,7 +163,9 @@ def fetch(name: str) -> Path:
             f"({type(error).__name__}); set {DATA_VARIABLE} to a folder that holds the "
             "data in the tidy layout, or try again with a connection"
         ) from error
-    except ValueError as error:
+    except (ValueError, zipfile.BadZipFile) as error:
+        # What is wrong must not be taken for the file the next time.
+        (folder / remote.filename).unlink(missing_ok=True)
         raise ValueError(
             f"what came from {remote.url} is not the file expected there: {error}"
         ) from error
