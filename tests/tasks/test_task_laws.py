@@ -1,6 +1,7 @@
 """Laws that every task obeys, in every setting."""
 
 from collections import Counter
+from inspect import signature
 from typing import get_args
 
 import pytest
@@ -23,6 +24,9 @@ every_task = _tasks(lambda task: True)
 every_task_with_reference = _tasks(lambda task: task.has_reference)
 every_task_with_regimes = _tasks(lambda task: task.regimes)
 every_shift_task = _tasks(lambda task: isinstance(task, ShiftTask))
+every_task_with_a_shift_length = _tasks(
+    lambda task: "shift_length" in signature(type(task)).parameters
+)
 every_setting = pytest.mark.parametrize("setting", SETTINGS)
 
 
@@ -221,8 +225,11 @@ def test_the_reference_in_a_regime_is_that_of_the_data_without_its_shift(name):
 @every_task
 def test_one_regime_may_hold_for_every_row(name):
     task = get_task(name)
-    x = task.draw(3, seed=0).x_sim
-    assert torch.equal(task.depart(x, 1), task.depart(x, torch.tensor([1, 1, 1])))
+    theta = task.draw(3, seed=0).theta
+    one, each = (
+        task.observe(theta, regime, seed=0) for regime in (1, torch.tensor([1, 1, 1]))
+    )
+    assert all(map(torch.equal, one, each))
 
 
 def test_an_unknown_task_is_answered_with_the_names():
@@ -236,7 +243,7 @@ def test_an_unknown_setting_is_answered_with_the_settings(name):
         get_task(name, setting="vague")
 
 
-@every_shift_task
+@every_task_with_a_shift_length
 @pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), float("inf")])
 def test_shift_lengths_must_be_positive_numbers(name, length):
     with pytest.raises(ValueError, match="positive number"):

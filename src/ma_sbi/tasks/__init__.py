@@ -6,14 +6,17 @@ from typing import Any
 
 from ma_sbi.tasks.base import Draws, Regime, Setting, ShiftRegime, ShiftTask, Task
 from ma_sbi.tasks.continuous_slcp import ContinuousSLCP
+from ma_sbi.tasks.ddm import DDM, DDMTrials, ddm_log_density
 from ma_sbi.tasks.gaussian_linear import GaussianLinear
 from ma_sbi.tasks.slcp import SLCP
 from ma_sbi.tasks.two_moons import TwoMoons
 
 __all__ = [
+    "DDM",
     "SLCP",
     "TASKS",
     "ContinuousSLCP",
+    "DDMTrials",
     "Draws",
     "GaussianLinear",
     "Regime",
@@ -22,11 +25,13 @@ __all__ = [
     "ShiftTask",
     "Task",
     "TwoMoons",
+    "ddm_log_density",
     "get_task",
 ]
 
 TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (GaussianLinear, SLCP, ContinuousSLCP, TwoMoons)
+    task.name: task
+    for task in (GaussianLinear, SLCP, ContinuousSLCP, TwoMoons, DDM, DDMTrials)
 }
 
 

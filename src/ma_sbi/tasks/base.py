@@ -47,7 +47,7 @@ class Task(ABC):
     """A prior, a simulator, the ways reality departs from it, and the exact posterior.
 
     A departure may be any map of x (:meth:`_depart`), or act before the data are
-    summarised (override :meth:`observe`); :class:`ShiftTask` is for the plainest. A task
+    summarised (:meth:`_observe`); :class:`ShiftTask` is for the plainest. A task
     without ``_reference`` has no exact posterior.
 
     Results are float32 on the CPU. The same seed may be passed to every method: each
@@ -104,10 +104,7 @@ class Task(ABC):
         Returns:
             Data of shape ``(n, dim_x)``.
         """
-        theta = as_matrix(
-            theta, "theta", dim=self.dim_theta, dtype=torch.float64, device="cpu"
-        )
-        return self._simulate(theta, _stream(seed, "simulate")).float()
+        return self._simulate(self._as_theta(theta), _stream(seed, "simulate")).float()
 
     def depart(self, x: Any, regime: Any) -> Tensor:
         """Turn the simulator's data into reality's.
@@ -130,8 +127,6 @@ class Task(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Produce what the simulator and what reality give for the same theta.
 
-        Override this where reality departs before the data are summarised.
-
         Args:
             theta: Parameters, shape ``(n, dim_theta)``.
             regime: Regime of each row, shape ``(n,)``, or one for all.
@@ -140,8 +135,13 @@ class Task(ABC):
         Returns:
             ``x_sim`` and ``x_obs``, each of shape ``(n, dim_x)``.
         """
-        x_sim = self.simulate(theta, seed=seed)
-        return x_sim, self.depart(x_sim, regime)
+        theta = self._as_theta(theta)
+        regime = self._as_regime(regime, len(theta))
+        if self.setting == "well_specified":
+            x_sim = self.simulate(theta, seed=seed)
+            return x_sim, x_sim
+        x_sim, x_obs = self._observe(theta, regime, _stream(seed, "simulate"))
+        return x_sim.float(), x_obs.float()
 
     def contexts(self, regime: Any, *, seed: int | None = None) -> list[str]:
         """Write the log entry of each row.
@@ -233,6 +233,16 @@ class Task(ABC):
     def _depart(self, x: Tensor, regime: Tensor) -> Tensor:
         """Map x ``(n, dim_x)`` of the simulator to reality's."""
 
+    def _observe(
+        self, theta: Tensor, regime: Tensor, source: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        """Map float64 theta ``(n, dim_theta)`` to ``x_sim`` and ``x_obs``.
+
+        Override this where reality departs before the data are summarised.
+        """
+        x_sim = self._simulate(theta, source).float()
+        return x_sim, self._depart(x_sim, regime)
+
     def _reference(
         self, x: Tensor, num_samples: int, source: torch.Generator | None
     ) -> Tensor:
@@ -254,6 +264,11 @@ class Task(ABC):
     def _text(self, regime: Any) -> str:
         """Say what the log says in a regime."""
         return self.regimes[regime].text
+
+    def _as_theta(self, theta: Any) -> Tensor:
+        return as_matrix(
+            theta, "theta", dim=self.dim_theta, dtype=torch.float64, device="cpu"
+        )
 
     def _as_regime(self, regime: Any, rows: int | None = None) -> Tensor:
         """Check regime indices; a single one holds for every row."""
