@@ -8,6 +8,7 @@ from ma_sbi.tasks.base import Draws, Regime, Setting, ShiftRegime, ShiftTask, Ta
 from ma_sbi.tasks.continuous_slcp import ContinuousSLCP
 from ma_sbi.tasks.ddm import DDM, DDMTrials, ddm_log_density
 from ma_sbi.tasks.gaussian_linear import GaussianLinear
+from ma_sbi.tasks.sir_delay import SIRDelay
 from ma_sbi.tasks.slcp import SLCP
 from ma_sbi.tasks.two_moons import TwoMoons
 
@@ -21,6 +22,7 @@ __all__ = [
     "GaussianLinear",
     "Regime",
     "Setting",
+    "SIRDelay",
     "ShiftRegime",
     "ShiftTask",
     "Task",
@@ -31,7 +33,7 @@ __all__ = [
 
 TASKS: dict[str, type[Task]] = {
     task.name: task
-    for task in (GaussianLinear, SLCP, ContinuousSLCP, TwoMoons, DDM, DDMTrials)
+    for task in (GaussianLinear, SLCP, ContinuousSLCP, TwoMoons, DDM, DDMTrials, SIRDelay)
 }
 
 

@@ -215,6 +215,7 @@ class Task(ABC):
             )
         departed = regime is not None and self.setting != "well_specified"
         regimes = self._as_regime(regime, len(x)) if departed else None
+        self._check_possible(x, regimes)
         source = _stream(seed, "reference")
         chunks = []
         for rows in torch.arange(len(x)).split(self._rows_at_once):
@@ -242,6 +243,18 @@ class Task(ABC):
         """
         x_sim = self._simulate(theta, source).float()
         return x_sim, self._depart(x_sim, regime)
+
+    def _possible(self, x: Tensor, regime: Tensor | None) -> Tensor:
+        """Tell which rows of float64 x the task can produce, shape ``(B,)``."""
+        return torch.ones(len(x), dtype=torch.bool)
+
+    def _check_possible(self, x: Tensor, regime: Tensor | None) -> None:
+        impossible = (~self._possible(x, regime)).nonzero().flatten().tolist()
+        if impossible:
+            raise ValueError(
+                f"x must be data that {self.name} can produce, got others in rows "
+                f"{impossible}"
+            )
 
     def _reference(
         self, x: Tensor, num_samples: int, source: torch.Generator | None
