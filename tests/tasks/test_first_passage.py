@@ -117,7 +117,7 @@ def test_the_density_is_the_slope_of_the_textbook_series(v, a):
 
 def test_the_density_does_not_jump_where_the_expansions_meet():
     around = CROSSOVER * (1 + 1e-15 * torch.tensor([-2.0, 2.0], dtype=torch.float64))
-    below, above = first_passage_log_density(around, True, 1.0, 1.0)  # noqa: FBT003
+    below, above = first_passage_log_density(around, True, 1.0, 1.0)
     torch.testing.assert_close(below, above, rtol=0, atol=1e-13)
 
 

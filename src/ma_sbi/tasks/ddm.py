@@ -115,7 +115,7 @@ class Trials(NamedTuple):
         """
         earliest = self.response_time.clamp(max=EARLIEST)
         time = torch.maximum(self.response_time + response_shift, earliest)
-        log_odds = self.log_odds - torch.as_tensor(error_odds).log()
+        log_odds = self.log_odds - torch.as_tensor(error_odds, dtype=torch.float64).log()
         return torch.where(self.chance < torch.sigmoid(log_odds), time, -time)
 
 
