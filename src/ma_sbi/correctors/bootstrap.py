@@ -32,7 +32,7 @@ ROUNDING = 1e-5
 # The paper's pre-flight signal.
 OUTLYING = 3.0
 # Rows that decide the width: their cost is quadratic.
-MOST_SCORED = 1000
+MOST_SCORED = 500
 # Smoothings of a pool, in units of the residuals' spread, under which widths are compared.
 SMOOTHINGS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 # The default of torch.cdist does not find equal rows at distance zero.

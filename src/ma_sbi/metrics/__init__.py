@@ -3,16 +3,20 @@
 from ma_sbi.metrics.c2st import RECIPES, c2st, c2st_batch
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
-from ma_sbi.metrics.scores import log_score, posterior_mean_error
+from ma_sbi.metrics.paired import PairedGain, paired_gain
+from ma_sbi.metrics.scores import excess_error, log_score, posterior_mean_error
 
 __all__ = [
     "RECIPES",
     "Equivalence",
     "GapClosed",
+    "PairedGain",
     "c2st",
     "c2st_batch",
+    "excess_error",
     "gap_closed",
     "log_score",
+    "paired_gain",
     "posterior_mean_error",
     "tost_paired",
 ]

@@ -1,0 +1,238 @@
+"""Covid-19 counts under changing policies: does the policy tell how the simulator errs?
+
+Each window of a country is explained by the posterior of a plain simulator
+(:class:`~ma_sbi.experiments.fortnight.FortnightSimulator`), with and without a correction
+that is learned from other windows. The loss of a method is what it finds surprising in the
+window: the negative log posterior-predictive probability of the counts, in nats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from torch import Tensor
+
+from ma_sbi.correctors import (
+    BootstrapCorrector,
+    FittedCorrector,
+    ShiftCorrector,
+    cross_fit,
+)
+from ma_sbi.datasets import Windows
+from ma_sbi.encoders import CategoryEncoder, HashEncoder
+from ma_sbi.experiments.fortnight import FortnightSimulator
+from ma_sbi.metrics import PairedGain, paired_gain
+from ma_sbi.mixture import sample_mixture
+from ma_sbi.predictive import predictive_mean
+from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
+from ma_sbi.randomness import derive, generator
+
+__all__ = ["Method", "Pools", "WindowStudy", "compare", "gains"]
+
+Pools = Literal["leave_one_out", "past"]
+"""Which windows a correction is learned from: all others, or those of earlier times."""
+
+NO_CONTEXT = "all"
+# Windows scored together: bounds the memory.
+ROWS_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class Method:
+    """A corrector and what it is told about each window."""
+
+    corrector: FittedCorrector
+    context: Context
+
+
+class WindowStudy:
+    """Windows, the posterior that explains them, and every way to correct it.
+
+    Args:
+        windows: What :func:`~ma_sbi.datasets.covid_windows` cut.
+        simulator: The simulator of a window.
+        posterior: Its posterior, trained once.
+        num_samples: Posterior draws per window; all methods use as many.
+        num_draws: Residuals drawn per context by the stochastic methods.
+        seed: Seed of everything; all methods share it.
+    """
+
+    def __init__(
+        self,
+        windows: Windows,
+        simulator: FortnightSimulator,
+        posterior: AmortizedPosterior,
+        *,
+        num_samples: int = 1000,
+        num_draws: int = 50,
+        seed: int = 0,
+    ) -> None:
+        self.table = windows.table
+        self.counts = torch.as_tensor(windows.counts, dtype=torch.float64)
+        self.x = self.counts.log1p().float()
+        self.simulator = simulator
+        self.posterior = posterior
+        self.num_samples = num_samples
+        self.num_draws = num_draws
+        self.seed = seed
+        self.predicted = predictive_mean(
+            posterior,
+            lambda theta: simulator.simulate(theta, seed=derive(seed, "predict")),
+            self.x,
+            seed=derive(seed, "predict"),
+        )
+
+    def methods(self, notes_encoder: Encoder | None = None) -> dict[str, Method | None]:
+        """Name the methods that are compared; None stands for no correction.
+
+        Args:
+            notes_encoder: What reads the policy notes; hashed characters if None.
+        """
+        regime = self.table["regime"].astype(str).tolist()
+        labels = CategoryEncoder(unseen="zero")
+        nothing = [NO_CONTEXT] * len(regime)
+        place = OneHotEncoder(sparse_output=False).fit_transform(
+            self.table[["iso3", "regime"]]
+        )
+        return {
+            "NPE": None,
+            "point": Method(ShiftCorrector(labels), regime),
+            "marginal-only": Method(ShiftCorrector(HashEncoder()), nothing),
+            "stochastic": Method(self._bootstrap(labels, 0.0), regime),
+            "pooled": Method(self._bootstrap(labels, math.inf), regime),
+            "stochastic, wording": self._similar(_vectors(HashEncoder(), self.table.text)),
+            "stochastic, notes": self._similar(
+                _vectors(notes_encoder or HashEncoder(), self.table.notes)
+            ),
+            "stochastic, country and regime": self._similar(place),
+        }
+
+    def shuffled(self, seed: int) -> Method:
+        """Return the stochastic method with its regimes dealt out at random."""
+        regime = self.table["regime"].astype(str).to_numpy()
+        order = np.random.default_rng(seed).permutation(len(regime))
+        corrector = self._bootstrap(CategoryEncoder(unseen="zero"), 0.0)
+        return Method(corrector, regime[order].tolist())
+
+    def losses(self, method: Method | None, pools: Pools) -> np.ndarray:
+        r"""Score a method on every window, in nats.
+
+        .. math:: -\log \frac1S \sum_s NB(y; \lambda(\theta_s) e^{\delta_s}, \phi_s)
+
+        with :math:`\theta_s` from the (corrected) posterior and the departure
+        :math:`\delta_s` drawn anew from what the correction was learned from, which the
+        window itself is never part of.
+
+        Returns:
+            Losses, shape ``(num_windows,)``.
+        """
+        if pools not in get_args(Pools):
+            raise ValueError(
+                f"pools must be one of {', '.join(get_args(Pools))}, got {pools!r}"
+            )
+        candidates = self._candidates(method, pools)
+        theta = sample_mixture(
+            self.posterior, self.num_samples, candidates, seed=derive(self.seed, "theta")
+        )
+        departure = self._draw_anew(candidates)
+        parts = [
+            self.simulator.log_likelihood(
+                self.counts[rows], theta[:, rows], departure[:, rows]
+            ).logsumexp(dim=0)
+            for rows in torch.arange(len(self.x)).split(ROWS_AT_ONCE)
+        ]
+        return (math.log(self.num_samples) - torch.cat(parts)).numpy()
+
+    def _candidates(self, method: Method | None, pools: Pools) -> Corrections:
+        if method is None:
+            zero = self.x.new_zeros(1, len(self.x))
+            return Corrections(self.x[None], zero, zero)
+        time = self.table["time"].to_numpy() if pools == "past" else None
+        corrector = cross_fit(method.corrector, time=time)
+        corrector.fit(method.context, self.x, self.predicted, seed=self.seed)
+        return corrector.corrections(self.x, method.context)
+
+    def _draw_anew(self, candidates: Corrections) -> Tensor:
+        """Draw departures, shape ``(num_samples, num_windows, days)``."""
+        rng = generator(derive(self.seed, "departure"))
+        weight = candidates.log_weight.exp().T
+        pick = torch.multinomial(weight, self.num_samples, replacement=True, generator=rng)
+        rows = torch.arange(len(self.x))
+        return self.x - candidates.x[pick.T, rows]
+
+    def _bootstrap(self, encoder: Encoder, width: float | Literal["auto"]) -> Any:
+        return BootstrapCorrector(encoder, self.num_draws, width)
+
+    def _similar(self, vectors: np.ndarray) -> Method:
+        """Let windows share residuals the more, the more alike their contexts are."""
+        return Method(self._bootstrap(FunctionTransformer(), "auto"), vectors)
+
+
+def compare(
+    study: WindowStudy,
+    pools: Pools,
+    *,
+    num_shuffles: int = 10,
+    notes_encoder: Encoder | None = None,
+    progress: Callable[[str], None] = lambda method: None,
+) -> pd.DataFrame:
+    """Score all methods on the same windows.
+
+    Args:
+        study: The windows.
+        pools: Which windows a correction is learned from.
+        num_shuffles: How often regimes are dealt out at random; the row "shuffled" is the
+            mean over them.
+        notes_encoder: What reads the policy notes; hashed characters if None.
+        progress: Called with the name of each method before it is scored.
+
+    Returns:
+        One row per window: ``iso3``, ``time`` and one column of losses per method.
+    """
+    losses = study.table[["iso3", "time"]].reset_index(drop=True)
+    for name, method in study.methods(notes_encoder).items():
+        progress(name)
+        losses[name] = study.losses(method, pools)
+    shuffles = []
+    for seed in range(num_shuffles):
+        progress(f"shuffled {seed + 1} of {num_shuffles}")
+        shuffles.append(study.losses(study.shuffled(seed), pools))
+    losses["shuffled"] = np.mean(shuffles, axis=0)
+    return losses
+
+
+def gains(losses: pd.DataFrame, over: str = "NPE") -> dict[tuple[str, str], PairedGain]:
+    """Compare each method with another, over all windows and within each country.
+
+    Args:
+        losses: What :func:`compare` returned.
+        over: The method that the others are compared with.
+
+    Returns:
+        A gain for each country (and ``"all"``) and method.
+    """
+    methods = [name for name in losses.columns if name not in ("iso3", "time", over)]
+    scopes = {"all": losses}
+    scopes |= {str(iso3): part for iso3, part in losses.groupby("iso3")}
+    return {
+        (scope, name): paired_gain(part[over], part[name], time=part["time"])
+        for scope, part in scopes.items()
+        for name in methods
+    }
+
+
+def _vectors(encoder: Encoder, texts: pd.Series) -> np.ndarray:
+    """Encode texts once for all fits; a text that says nothing becomes a row of NaN.
+
+    Only for encoders that learn nothing from the texts, as a fit would see later ones.
+    """
+    vectors = np.array(encoder.fit(texts).transform(texts), dtype=np.float64)
+    vectors[(texts.str.strip() == "").to_numpy()] = np.nan
+    return vectors
