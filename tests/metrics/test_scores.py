@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from ma_sbi.metrics import log_score, posterior_mean_error
+from ma_sbi.metrics import excess_error, log_score, posterior_mean_error
 
 
 class GaussianPosterior:
@@ -92,3 +92,27 @@ def test_posterior_mean_error_is_bias_squared_over_dimensions():
 def test_posterior_mean_error_rejects_bad_input(samples, theta, message):
     with pytest.raises(ValueError, match=message):
         posterior_mean_error(samples, theta)
+
+
+def test_posterior_mean_error_may_be_taken_of_logarithms():
+    log_draws = torch.tensor([[[-1.0, 0.0]], [[3.0, 2.0]]])
+    log_theta = torch.tensor([[0.0, 1.0]])
+    error = posterior_mean_error(log_draws.exp(), log_theta.exp(), transform=torch.log)
+    torch.testing.assert_close(error, torch.tensor([0.5]))
+
+
+def test_a_transform_that_leaves_the_numbers_is_named():
+    with pytest.raises(ValueError, match="transformed samples must be finite"):
+        posterior_mean_error(torch.zeros(4, 3, 2), torch.ones(3, 2), transform=torch.log)
+
+
+def test_the_exact_posterior_has_no_excess_and_others_have_their_squared_distance(truth):
+    theta, x = truth
+    exact = x[None] / 2
+    assert excess_error(exact, exact, theta).eq(0).all()
+    # The error of the exact mean is independent of x, so only the distance is left.
+    excess = excess_error(exact + 0.3 * x, exact, theta)
+    squared = (0.3 * x).square().mean(dim=1)
+    gap = excess - squared
+    assert gap.mean().abs() < 4 * gap.std() / len(gap) ** 0.5
+    assert excess.mean() > 4 * excess.std() / len(excess) ** 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from ma_sbi.metrics.draws import as_draws
 from ma_sbi.protocols import Context
 from ma_sbi.validation import as_matrix
 
-__all__ = ["log_score", "posterior_mean_error"]
+__all__ = ["excess_error", "log_score", "posterior_mean_error"]
 
 
 @torch.no_grad()
@@ -69,19 +70,24 @@ def log_score(
     return log_density[0]
 
 
-def posterior_mean_error(samples: Any, theta: Any) -> Tensor:
+def posterior_mean_error(
+    samples: Any, theta: Any, *, transform: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     """Average the squared error of the posterior mean over the dimensions of theta.
 
     Args:
         samples: Posterior draws, shape ``(num_samples, batch, dim_theta)``.
         theta: True parameters, shape ``(batch, dim_theta)``.
+        transform: Applied to draws and parameters before the mean is taken, such as
+            ``torch.log`` for rates; nothing by default.
 
     Returns:
         One value per observation, shape ``(batch,)``; their mean is the
         posterior-mean MSE.
 
     Raises:
-        ValueError: If the shapes do not match or values are not finite.
+        ValueError: If the shapes do not match or values are not finite, before or after
+            the transform.
 
     Example:
         >>> posterior_mean_error([[[0.0, 1.0]], [[2.0, 3.0]]], theta=[[0.0, 2.0]])
@@ -94,4 +100,39 @@ def posterior_mean_error(samples: Any, theta: Any) -> Tensor:
             "theta must have one row per observation in samples, expected "
             f"{draws.shape[1]}, got {len(truth)}"
         )
+    if transform is not None:
+        draws = as_draws(transform(draws), "transformed samples")
+        truth = as_matrix(transform(truth), "transformed theta", dim=draws.shape[2])
     return (draws.mean(dim=0) - truth).square().mean(dim=1)
+
+
+def excess_error(
+    samples: Any,
+    exact: Any,
+    theta: Any,
+    *,
+    transform: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Subtract the error that the exact posterior makes, too.
+
+    No function of the data has a smaller mean squared error than the mean of their exact
+    posterior, so the average excess is zero at best. A single value may be negative, and
+    so may be the average for a method that sees more, such as an oracle.
+
+    Args:
+        samples: Posterior draws of a method, shape ``(num_samples, batch, dim_theta)``.
+        exact: Draws from the exact posterior given the same data, shape
+            ``(num_exact, batch, dim_theta)``.
+        theta: True parameters, shape ``(batch, dim_theta)``.
+        transform: Applied to draws and parameters first, such as ``torch.log``.
+
+    Returns:
+        One value per observation, shape ``(batch,)``.
+
+    Example:
+        >>> excess_error([[[1.0]], [[3.0]]], exact=[[[0.5]], [[1.5]]], theta=[[0.0]])
+        tensor([3.])
+    """
+    error = posterior_mean_error(samples, theta, transform=transform)
+    least = posterior_mean_error(exact, theta, transform=transform)
+    return error - least.to(error.device)
