@@ -69,7 +69,8 @@ class SIRDelay(Task):
     last report is lost. So the departure is linear in the counts and depends on x.
 
     ``reference`` accepts counts that are not whole, within the possible range; where two
-    surveys are added up it rounds them.
+    surveys are added up it rounds them. It looks for the posterior within eight standard
+    deviations of the prior.
 
     Args:
         layout: ``"daily"`` or ``"surveys"``. Week-ends and Fridays mean what they say only
