@@ -16,7 +16,6 @@ import time
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import torch
 
@@ -64,10 +63,10 @@ def trained(simulator, name, folder, seed):
     return posterior
 
 
-def simulated(windows, simulator, posterior, seed):
-    """Replace the counts by draws of the simulator: the same worlds, no departure."""
-    x = torch.as_tensor(np.log1p(windows.counts)).float()
-    theta = posterior.sample(1, x, seed=derive(seed, "truth"))[0]
+def simulated(windows, simulator, seed):
+    """Replace the counts by draws of the simulator: nothing departs from it."""
+    with seeded(derive(seed, "truth")):
+        theta = simulator.prior.sample((len(windows),))
     counts = simulator.simulate(theta, seed=derive(seed, "truth")).double().expm1().round()
     return Windows(windows.table, counts.numpy(), counts.numpy())
 
@@ -80,7 +79,7 @@ def run(setting, data, folder, seed):
     posterior = trained(simulator, name, folder, seed)
     windows = covid_windows(data, COUNTRY_SETS[countries])
     if variant == ["simulated"]:
-        windows = simulated(windows, simulator, posterior, seed)
+        windows = simulated(windows, simulator, seed)
     study = WindowStudy(windows, simulator, posterior, seed=seed)
     return compare(
         study,

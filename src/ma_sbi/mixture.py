@@ -28,14 +28,26 @@ def sample_mixture(
     weight = candidates.log_weight.exp().T
     rng = generator(derive(seed, "candidates"), weight.device)
     pick = torch.multinomial(weight, num_samples, replacement=True, generator=rng).T
-    # The posterior draws for every candidate that was picked, as often as the most picked
-    # one needs; the n-th pick of a candidate takes its n-th draw.
     count = torch.zeros_like(candidates.log_weight, dtype=torch.long)
     count = count.scatter_add(0, pick, torch.ones_like(pick))
-    used = count > 0
-    draws = posterior.sample(int(count.max()), candidates.x[used], seed=seed)
-    row = used.flatten().cumsum(dim=0).reshape(used.shape) - 1
-    return draws[_turn(pick, count), row.gather(0, pick)]
+    turn = _turn(pick, count)
+    # Candidates that were picked about equally often are drawn for together, each as often
+    # as the most picked of them needs; its n-th pick takes its n-th draw.
+    level = count.clamp(min=1).double().log2().ceil().long()
+    level[count == 0] = -1
+    level_of_pick = level.gather(0, pick)
+    result: Tensor | None = None
+    for group in level[count > 0].unique().tolist():
+        members = level == group
+        x, needed = candidates.x[members], int(count[members].max())
+        draws = posterior.sample(needed, x, seed=derive(seed, f"candidates {group}"))
+        row = members.flatten().cumsum(dim=0).reshape(members.shape) - 1
+        here = level_of_pick == group
+        if result is None:
+            result = draws.new_empty(*pick.shape, draws.shape[-1])
+        result[here] = draws[turn[here], row.gather(0, pick)[here]]
+    assert result is not None  # noqa: S101 (every draw has picked some candidate)
+    return result
 
 
 def _turn(pick: Tensor, count: Tensor) -> Tensor:

@@ -179,7 +179,8 @@ class ResidualPools:
             return pools
         few = torch.randperm(len(triples), generator=rng)[:MOST_SCORED]
         candidates = [replace(pools, width=width) for width in sorted(self.widths)]
-        scores = torch.stack([one.predictive_score(few) for one in candidates])
+        distance = pools.distance(pools.encoding[pools.codes[few]])[:, pools.codes[few]]
+        scores = torch.stack([one.predictive_score(few, distance) for one in candidates])
         # The widest that is within one standard error of the best: a context that tells
         # nothing should change nothing.
         behind = scores[scores.mean(dim=1).argmax()] - scores
@@ -218,56 +219,69 @@ class ResidualFit:
             log_weight[: len(rows), column] = weight.log()
         return Hypotheses(coefficients, log_weight)
 
-    def predictive_score(self, rows: Tensor) -> Tensor:
+    def predictive_score(self, rows: Tensor, distance: Tensor) -> Tensor:
         """Predict each of some residuals from the others, shape ``(num_rows,)``.
 
         A pool is a set of points; a Gaussian on each, of the width that predicts best, in
         units of the residuals' spread, gives it the log density that is returned.
+
+        Args:
+            rows: Which residuals.
+            distance: Distances of their contexts from each other.
         """
         spread = self.residuals.std(dim=0)
         points = self.residuals[rows] / torch.where(spread > 0, spread, 1.0)
-        weight = self._weights(self.encoding[self.codes[rows]])[:, rows]
-        weight.fill_diagonal_(0.0)
+        weight = self._kernel(distance).fill_diagonal_(0.0)
         # A context seen once has no pool without itself: it falls back on all others.
         weight[weight.sum(dim=1) == 0] = 1.0
         weight.fill_diagonal_(0.0)
         log_weight = (weight / weight.sum(dim=1, keepdim=True)).log()
-        distance = torch.cdist(points, points, compute_mode=EXACT)
+        apart = torch.cdist(points, points, compute_mode=EXACT).square()
         scores = []
         for smoothing in SMOOTHINGS:
-            log_density = log_weight - 0.5 * (distance / smoothing).square()
+            log_density = log_weight - 0.5 / smoothing**2 * apart
             normaliser = points.shape[1] * math.log(smoothing)
             scores.append(log_density.logsumexp(dim=1) - normaliser)
         return max(scores, key=lambda score: score.mean().item())
 
+    def distance(self, encoding: Tensor) -> Tensor:
+        """Measure contexts against those of the calibration set, in median distances.
+
+        A missing context is at no distance from a missing one and infinitely far from
+        all others.
+        """
+        encoding = encoding.to(self.encoding)
+        missing, missing_here = (
+            values.isnan().any(dim=1) for values in (encoding, self.encoding)
+        )
+        distance = torch.cdist(
+            encoding.nan_to_num(), self.encoding.nan_to_num(), compute_mode=EXACT
+        )
+        distance /= median_distance(self.encoding[:MOST_SCORED])
+        return distance.masked_fill_(missing[:, None] != missing_here, math.inf)
+
+    def _kernel(self, distance: Tensor) -> Tensor:
+        """Weigh contexts by their distance."""
+        if self.width == math.inf:
+            return torch.ones_like(distance)
+        if self.width == 0:
+            return (distance == 0).to(distance)
+        return torch.exp(-0.5 * (distance / self.width).square())
+
     def _weights(self, encoding: Tensor) -> Tensor:
         """Weigh every residual under each context, shape ``(n, num_residuals)``."""
-        encoding = encoding.to(self.encoding)
-        if self.width == math.inf:
-            return self.residuals.new_ones(len(encoding), len(self.codes))
-        missing = encoding.isnan().any(dim=1)
-        missing_here = self.encoding.isnan().any(dim=1)
-        distance = torch.cdist(
-            encoding.nan_to_num(),
-            self.encoding.nan_to_num(),
-            compute_mode=EXACT,
-        )
-        if self.width == 0:
-            kernel = (distance == 0).to(distance)
-        else:
-            unit = median_distance(self.encoding[:MOST_SCORED])
-            kernel = torch.exp(-0.5 * (distance / (self.width * unit)).square())
-        kernel = kernel * (missing[:, None] == missing_here)
-        unseen = (kernel < 1e-12).all(dim=1)
-        if (unseen & ~missing).any():
+        kernel = self._kernel(self.distance(encoding))
+        unlike = (kernel < 1e-12).all(dim=1)
+        unseen = int((unlike & ~encoding.isnan().any(dim=1)).sum())
+        if unseen:
             warnings.warn(
-                f"{int((unseen & ~missing).sum())} contexts are unlike any of the "
-                "calibration set, so their residuals are drawn from all of it; a larger "
-                "width (or 'auto') lets similar contexts share residuals",
+                f"{unseen} contexts are unlike any of the calibration set, so their "
+                "residuals are drawn from all of it; a larger width (or 'auto') lets "
+                "similar contexts share residuals",
                 UnseenContext,
                 stacklevel=2,
             )
-        kernel[unseen] = 1.0
+        kernel[unlike] = 1.0
         return kernel[:, self.codes]
 
     def _draw(self, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -95,5 +95,6 @@ class FortnightSimulator:
         day = torch.arange(self.days).to(theta) - (self.days - 1) / 2
         log_mean = theta[..., 0:1] + theta[..., 1:2] * day
         if self.dispersion is None:
-            return log_mean, theta[..., 2:3].exp()
+            # Beyond a million the noise is Poisson to every digit, and lgamma loses some.
+            return log_mean, theta[..., 2:3].clamp(-15.0, 15.0).exp()
         return log_mean, torch.full_like(theta[..., 0:1], self.dispersion)
