@@ -2,8 +2,8 @@
 
 One flow on 100,000 simulations, 500 fresh test observations and 200 draws each, for both
 departures (`ddm` shifts the summary, `ddm_trials` the responses) and three sizes of the
-calibration set. `shuffled` is the corrector fitted to contexts in random order. Prints the
-paper's values beside ours.
+calibration set. `affine` corrects by a linear map of x for each context, `shuffled` is the
+corrector fitted to contexts in random order. Prints the paper's values beside ours.
 
     python benchmarks/ddm_line.py
 """
@@ -14,7 +14,15 @@ from functools import partial
 
 import torch
 
-from ma_sbi import CorrectedPosterior, HashEncoder, ShiftCorrector, decompose, fit_flow
+from ma_sbi import (
+    ComposedCorrector,
+    CorrectedPosterior,
+    HashEncoder,
+    ShiftCorrector,
+    decompose,
+    fit_flow,
+)
+from ma_sbi.correctors import Affine, Point, Ridge
 from ma_sbi.metrics import gap_closed, posterior_mean_error
 from ma_sbi.tasks import get_task
 
@@ -38,6 +46,9 @@ def correctors(calibration, seed):
     return {
         "MA-SBI": converged,
         "MA-SBI, paper recipe": fit("paper", calibration.context),
+        "affine": ComposedCorrector(HashEncoder(), Affine(), Ridge(), Point()).fit(
+            calibration.context, calibration.x_obs, calibration.x_sim, seed=seed
+        ),
         "marginal only": marginal,
         "conditional only": conditional,
         "shuffled": fit("converged", shuffled),
@@ -93,15 +104,23 @@ def report(errors, paper):
         )
 
 
-def main(num_simulations: int, num_cal: list[int], seed: int, device: str | None) -> None:
+def main(
+    flow: str, num_simulations: int, num_cal: list[int], seed: int, device: str | None
+) -> None:
     torch.set_num_threads(1)
     tasks = [get_task("ddm"), get_task("ddm_trials")]
     train = tasks[0].draw(num_simulations, seed=seed)
     start = time.perf_counter()
     posterior = fit_flow(
-        tasks[0].prior, train.theta, train.x_sim, batch_size=1000, seed=seed, device=device
+        tasks[0].prior,
+        train.theta,
+        train.x_sim,
+        flow=flow,
+        batch_size=1000,
+        seed=seed,
+        device=device,
     )
-    print(f"flow trained in {time.perf_counter() - start:.0f} s")
+    print(f"{flow} trained in {time.perf_counter() - start:.0f} s")
     for task in tasks:
         share = explained(task, seed)
         print(f"\n{task.name}: the regime explains {share:.3f} of x_obs - x_sim")
@@ -110,9 +129,10 @@ def main(num_simulations: int, num_cal: list[int], seed: int, device: str | None
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flow", choices=["nsf", "maf"], default="nsf")
     parser.add_argument("--simulations", type=int, default=100_000)
     parser.add_argument("--calibration", type=int, nargs="+", default=[100, 500, 2000])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device")
     given = parser.parse_args()
-    main(given.simulations, given.calibration, given.seed, given.device)
+    main(given.flow, given.simulations, given.calibration, given.seed, given.device)
