@@ -5,7 +5,7 @@ Wilcoxon p < 1e-4) on 284 windows of four countries. Ours: nats per 14-day windo
 counts, with leave-one-out pools as in the paper and with pools of earlier windows only.
 
 Needs the data (MA_SBI_DATA, or the internet). Losses of every window are written to a CSV
-per setting, and a setting that has one is not computed again.
+and a picture per setting, and a setting that has its CSV is not computed again.
 
     python benchmarks/covid_policy.py                         # all settings
     python benchmarks/covid_policy.py --settings paper-past   # one
@@ -24,6 +24,7 @@ from ma_sbi.datasets import COUNTRIES, PAPER_COUNTRIES, Windows, covid_windows, 
 from ma_sbi.experiments.covid import WindowStudy, compare, gains
 from ma_sbi.experiments.fortnight import FortnightSimulator
 from ma_sbi.randomness import derive, seeded
+from ma_sbi.report import plot_gains
 
 COUNTRY_SETS = {"paper": PAPER_COUNTRIES, "ten": COUNTRIES}
 POOLS = {"loo": "leave_one_out", "past": "past"}
@@ -89,10 +90,13 @@ def run(setting, data, folder, seed):
     )
 
 
-def show(setting, losses):
+def show(setting, losses, folder):
     print(f"\n{setting}: nats per window, {len(losses)} windows")
     over_npe, over_shuffled = gains(losses), gains(losses, over="shuffled")
     methods = [name for name in losses.columns if name not in ("iso3", "time")]
+    shown = ["stochastic", "stochastic, wording", "stochastic, country and regime"]
+    figure = plot_gains(over_shuffled, shown, over="shuffled regimes")
+    figure.savefig(folder / f"{setting}.png", dpi=150)
     width = max(map(len, methods))
     for name in methods:
         line = f"{name:{width}}  {losses[name].mean():8.2f}"
@@ -124,7 +128,7 @@ def main(settings, folder, seed):
             losses.to_csv(path.with_suffix(".part"), index=False)
             path.with_suffix(".part").rename(path)
             print(f"{setting} took {time.perf_counter() - start:.0f} s")
-        show(setting, pd.read_csv(path))
+        show(setting, pd.read_csv(path), folder)
 
 
 if __name__ == "__main__":

@@ -98,9 +98,7 @@ class WindowStudy:
         regime = self.table["regime"].astype(str).tolist()
         labels = CategoryEncoder(unseen="zero")
         nothing = [NO_CONTEXT] * len(regime)
-        place = OneHotEncoder(sparse_output=False).fit_transform(
-            self.table[["iso3", "regime"]]
-        )
+        one_hot = OneHotEncoder(sparse_output=False)
         return {
             "NPE": None,
             "point": Method(ShiftCorrector(labels), regime),
@@ -111,7 +109,12 @@ class WindowStudy:
             "stochastic, notes": self._similar(
                 _vectors(notes_encoder or HashEncoder(), self.table.notes)
             ),
-            "stochastic, country and regime": self._similar(place),
+            "stochastic, country": self._similar(
+                one_hot.fit_transform(self.table[["iso3"]])
+            ),
+            "stochastic, country and regime": self._similar(
+                one_hot.fit_transform(self.table[["iso3", "regime"]])
+            ),
         }
 
     def shuffled(self, seed: int) -> Method:
