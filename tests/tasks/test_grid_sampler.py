@@ -1,10 +1,16 @@
 """The grid sampler against densities with known draws."""
 
+import math
+
 import pytest
 import torch
 from scipy.stats import beta, kstest
 
-from ma_sbi.tasks.grid_sampler import sample_on_grid
+from ma_sbi.tasks.grid_sampler import (
+    integrate_on_turned_grid,
+    sample_on_grid,
+    sample_on_turned_grid,
+)
 
 NUM = 4000
 
@@ -100,3 +106,40 @@ def test_a_density_that_is_zero_everywhere_is_refused_by_row():
             cells=(8,),
             steps=64,
         )
+
+
+# Correlations of 0.995 and -0.99, means off the centre of the box, factors 1 and e.
+RIDGES = torch.tensor([[[1.0, 1.99], [1.99, 4.0]], [[1.0, -0.99], [-0.99, 1.0]]]).double()
+MEANS = torch.tensor([[1.0, -2.0], [0.0, 0.5]]).double()
+
+
+def ridge(point):
+    precision = torch.linalg.inv(RIDGES)
+    deviation = point - MEANS
+    distance = torch.einsum("nbi,bij,nbj->nb", deviation, precision, deviation)
+    return torch.tensor([0.0, 1.0]) - distance / 2
+
+
+def test_a_turned_grid_resolves_narrow_ridges():
+    draws = sample_on_turned_grid(
+        ridge,
+        *box([[-20.0, -20.0]] * 2, [[20.0, 20.0]] * 2),
+        NUM,
+        cells=(48, 48),
+        steps=16,
+        generator=source(),
+    )
+    for row in range(2):
+        root = torch.linalg.cholesky(RIDGES[row])
+        white = torch.linalg.solve(root, (draws[:, row] - MEANS[row]).T)
+        for column in white:
+            assert kstest(column, "norm").pvalue > 1e-3
+        assert abs(torch.corrcoef(white)[0, 1].item()) < 4 / NUM**0.5
+
+
+def test_the_integral_on_a_turned_grid_is_that_of_the_normal_law():
+    found = integrate_on_turned_grid(
+        ridge, *box([[-20.0, -20.0]] * 2, [[20.0, 20.0]] * 2), cells=(48, 48)
+    )
+    right = math.log(2 * math.pi) + RIDGES.det().log() / 2 + torch.tensor([0.0, 1.0])
+    torch.testing.assert_close(found, right, rtol=0, atol=1e-4)

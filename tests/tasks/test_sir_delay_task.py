@@ -236,6 +236,16 @@ def test_a_peak_that_may_be_before_or_after_the_report_has_two_modes():
     assert modes.sum() == 2
 
 
+def test_a_narrow_mode_is_found_beside_a_broad_one():
+    # Before its peak at the second survey, or, less likely, fast and long past it.
+    task = SIRDelay("surveys", scale="counts")
+    x = torch.tensor([[0.0, 267, 82, 10, 0, 0, 0, 0, 0, 0]])
+    draws = task.reference(x, 400, seed=0)[:, 0].log().double()
+    quadrature = Quadrature(task, (-0.25, 0.1, 100), (-2.2, -1.5, 80))
+    mass = quadrature.mass(x[0], NO_DELAY)
+    assert_same_moments(draws, quadrature.points, mass)
+
+
 @pytest.mark.parametrize("layout", ["daily", "surveys"])
 def test_where_all_counts_are_lost_the_posterior_is_the_prior(layout):
     task = SIRDelay(layout, lag=1000)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["LogDensity", "sample_on_grid", "sample_on_turned_grid"]
+__all__ = [
+    "LogDensity",
+    "integrate_on_turned_grid",
+    "sample_on_grid",
+    "sample_on_turned_grid",
+]
 
 LogDensity = Callable[[Tensor], Tensor]
 """Points ``(num, B, dim)`` to unnormalised log densities ``(num, B)``, one per row."""
@@ -120,23 +126,74 @@ def sample_on_turned_grid(
     Returns:
         Draws of shape ``(num_samples, B, dim)``.
     """
-    few = [count // 2 for count in cells]
-    centre, root = _principal_axes(log_density, lower, upper, few)
-
-    def turned_back(point: Tensor) -> Tensor:
-        return centre + torch.einsum("nbi,bji->nbj", point, root)
-
-    half = torch.full_like(lower, HALF_WIDTH)
+    turned = _Turned.of(log_density, lower, upper, cells)
     point = sample_on_grid(
-        lambda point: log_density(turned_back(point)),
-        -half,
-        half,
+        turned,
+        *turned.box,
         num_samples,
         cells=cells,
         steps=steps,
         generator=generator,
     )
-    return turned_back(point)
+    return turned.back(point)
+
+
+def integrate_on_turned_grid(
+    log_density: LogDensity, lower: Tensor, upper: Tensor, *, cells: Sequence[int]
+) -> Tensor:
+    """Integrate the densities that :func:`sample_on_turned_grid` draws from.
+
+    By the midpoint rule, which is very exact for a smooth density that has fallen to
+    nothing at the edges, once a cell is below its standard deviation.
+
+    Args:
+        log_density: What to integrate.
+        lower: Lower corners of the boxes, shape ``(B, dim)``, float64.
+        upper: Upper corners, shape ``(B, dim)``.
+        cells: Number of cells along each dimension.
+
+    Returns:
+        Logarithms of the integrals, shape ``(B,)``.
+    """
+    turned = _Turned.of(log_density, lower, upper, cells)
+    lower, upper = _zoom(turned, *turned.box, [count // 2 for count in cells])
+    centres, size = _grid(cells)
+    log_mass = turned(torch.lerp(lower, upper, centres[:, None])).logsumexp(dim=0)
+    log_volume = ((upper - lower) * size).log().sum(dim=1)
+    return log_mass + log_volume + turned.root.det().abs().log()
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """Densities in coordinates along their principal axes.
+
+    Attributes:
+        log_density: The densities in their own coordinates.
+        centre: Origins of the new coordinates, shape ``(B, dim)``.
+        root: New axes, one per column, shape ``(B, dim, dim)``.
+    """
+
+    log_density: LogDensity
+    centre: Tensor
+    root: Tensor
+
+    @classmethod
+    def of(
+        cls, log_density: LogDensity, lower: Tensor, upper: Tensor, cells: Sequence[int]
+    ) -> _Turned:
+        few = [count // 2 for count in cells]
+        return cls(log_density, *_principal_axes(log_density, lower, upper, few))
+
+    @property
+    def box(self) -> tuple[Tensor, Tensor]:
+        half = torch.full_like(self.centre, HALF_WIDTH)
+        return -half, half
+
+    def back(self, point: Tensor) -> Tensor:
+        return self.centre + torch.einsum("nbi,bji->nbj", point, self.root)
+
+    def __call__(self, point: Tensor) -> Tensor:
+        return self.log_density(self.back(point))
 
 
 def _principal_axes(
