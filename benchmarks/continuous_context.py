@@ -7,12 +7,12 @@ exact posterior of what the simulator gave.
 
 The paper has, for the hashed text and z >= 0.3, a mean gap closed of 96.8 % and a mean
 relative error of the shift of 12.3 %; below, NPE and Oracle are less than 0.03 apart. It
-names neither the grid's ends nor the backbone, and says that the values of z are not seen
-in training. The text has two digits, so there are 101 texts, and 2000 triples hold nearly
-all of them; "unseen texts" leaves out the triples whose text is on the grid. The paper's
-mean may be over ratios, one per z; it is printed beside the ratio of means, which is what
-the project calls gap closed. The interval takes all cases for independent, but they share
-three observations, so it is too narrow.
+does not name the grid's ends, and says that the values of z are not seen in training. The
+text has two digits, so there are 101 texts, and 2000 triples hold nearly all of them;
+"unseen texts" leaves out the triples whose text is on the grid. The paper's mean may be
+over ratios, one per z; it is printed beside the ratio of means, which is what the project
+calls gap closed. The interval takes all cases for independent, but they share three
+observations, so it is too narrow.
 
     python benchmarks/continuous_context.py --figure continuous_context.png
 """
