@@ -59,7 +59,7 @@ class Corrector(Protocol):
     """How reality departs from the simulator, given the context."""
 
     def correct(self, x: Tensor, context: Context) -> Tensor:
-        """Return the most plausible correction, shape ``(batch, dim_x)``."""
+        """Return the correction, averaged over candidates, shape ``(batch, dim_x)``."""
         ...
 
     def corrections(self, x: Tensor, context: Context) -> Corrections:

@@ -35,6 +35,9 @@ OUTLYING = 3.0
 MOST_SCORED = 500
 # Smoothings of a pool, in units of the residuals' spread, under which widths are compared.
 SMOOTHINGS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+# Contexts this close, in median distances, are the same: an encoder may round differently
+# in another batch.
+SAME = 1e-5
 # The default of torch.cdist does not find equal rows at distance zero.
 EXACT = "donot_use_mm_for_euclid_dist"
 
@@ -89,7 +92,10 @@ class BootstrapCorrector(FittedCorrector):
         """Say whether the residuals call for this corrector or for a point.
 
         The paper's signal is a residual more than three times as long as the median one
-        of its regime.
+        of its regime. A context that occurs once is no regime and gives no signal.
+
+        Raises:
+            ValueError: If no context repeats.
         """
         self._check_fitted()
         fitted: ResidualFit = self.fitted_  # type: ignore[assignment]
@@ -115,13 +121,18 @@ class Preflight:
     @classmethod
     def of(cls, residuals: Tensor, codes: Tensor) -> Preflight:
         """Judge residuals ``(n, dim_x)`` of regimes ``codes``, shape ``(n,)``."""
+        if codes.bincount().max() < 2:
+            raise ValueError(
+                "preflight compares residuals within a regime, and no two observations "
+                "share a context"
+            )
         length = residuals.norm(dim=1)
         length = torch.where(length > ROUNDING * length.max(), length, 0.0)
         ratio = torch.ones_like(length)
         inside = torch.zeros_like(residuals)
         for code in codes.unique():
             rows = codes == code
-            ratio[rows] = length[rows] / length[rows].median()
+            ratio[rows] = length[rows] / length[rows].quantile(0.5)
             inside[rows] = residuals[rows] - residuals[rows].mean(dim=0)
         ratio = ratio.nan_to_num(nan=1.0, posinf=torch.inf)
         total = (residuals - residuals.mean(dim=0)).square().sum()
@@ -177,6 +188,8 @@ class ResidualPools:
         )
         if self.width != "auto":
             return pools
+        if len(triples) == 1:
+            return replace(pools, width=math.inf)
         few = torch.randperm(len(triples), generator=rng)[:MOST_SCORED]
         candidates = [replace(pools, width=width) for width in sorted(self.widths)]
         distance = pools.distance(pools.encoding[pools.codes[few]])[:, pools.codes[few]]
@@ -265,7 +278,7 @@ class ResidualFit:
         if self.width == math.inf:
             return torch.ones_like(distance)
         if self.width == 0:
-            return (distance == 0).to(distance)
+            return (distance < SAME).to(distance)
         return torch.exp(-0.5 * (distance / self.width).square())
 
     def _weights(self, encoding: Tensor) -> Tensor:

@@ -31,10 +31,9 @@ class BaseCorrector(ABC):
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
 
     def correct(self, x: Any, context: Context) -> Tensor:
-        """Return the most plausible correction, shape ``(batch, dim_x)``, float32."""
+        """Return the correction, averaged over candidates, shape ``(batch, dim_x)``."""
         candidates = self.corrections(x, context)
-        best = candidates.log_weight.argmax(dim=0)
-        return candidates.x[best, torch.arange(len(best), device=best.device)]
+        return (candidates.x * candidates.log_weight.exp()[..., None]).sum(dim=0)
 
 
 class Axes(NamedTuple):

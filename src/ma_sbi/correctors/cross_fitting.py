@@ -86,9 +86,9 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
                 every copy sees all of it.
             seed: Makes fits that draw random numbers repeatable.
         """
-        x_obs = as_matrix(x_obs, "x_obs", column=True)
+        x_obs = as_matrix(x_obs, "x_obs", column=True, dtype=torch.float64)
         if x_sim is not None:
-            x_sim = as_matrix(x_sim, "x_sim", column=True)
+            x_sim = as_matrix(x_sim, "x_sim", column=True, dtype=torch.float64)
         n = len(x_obs)
         entries = as_entries(context, num_rows=n)
         allowed = self._allowed(n)
@@ -113,7 +113,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         _once(caught)
         self.correctors_ = [copies[member] for member in members.reshape(-1)]
         self.num_training_ = torch.from_numpy(allowed.sum(axis=1))
-        self.x_obs_ = x_obs
+        self.x_obs_ = x_obs.float()
         alone = [row for row, copy in enumerate(self.correctors_) if copy is None]
         if alone:
             warnings.warn(

@@ -23,6 +23,10 @@ Loss = Literal["mean", "mmd"]
 """What must agree between the two pools: the means, or the distributions."""
 
 
+# Observations compared with the pool together: bounds the memory.
+ROWS_AT_ONCE = 256
+
+
 class MatchingAssumption(UserWarning):
     """What no matching of unpaired pools can check."""
 
@@ -108,7 +112,7 @@ class Matching:
             # Conditional means agree where the regression of x_obs on the context does.
             delta = pools.x_obs - pools.simulations.mean(dim=0)
         else:
-            delta = self._match_distributions(pools, seed)[pools.codes]
+            delta = self._match_distributions(pools, seed)
         warnings.warn(
             "matching takes every difference between observations and simulations for "
             "the departure: if theta is distributed differently between contexts, or "
@@ -121,7 +125,9 @@ class Matching:
         return Ridge().fit(triples, seed=seed)
 
     def _match_distributions(self, pools: Pools, seed: int | None) -> Tensor:
-        """Find the shift of each distinct context, shape ``(num_distinct, dim_x)``."""
+        """Find the shift of each context, with the noise of each row, ``(n, dim_x)``."""
+        if len(pools.simulations) < 2:
+            raise ValueError("simulations must be a pool of at least 2, got 1")
         counts = pools.codes.bincount()
         if counts.max() == 1:
             raise ValueError(
@@ -144,7 +150,14 @@ class Matching:
             )
             for code in range(len(counts))
         ]
-        return torch.stack(shifts) * scale
+        shift = (torch.stack(shifts) * scale)[pools.codes]
+        # The regression must know how little a row tells. What is left of it once the shift
+        # is taken away is noise; outliers count as much as the farthest simulation.
+        noise = (pools.x_obs - shift).clamp(
+            pools.simulations.amin(dim=0), pools.simulations.amax(dim=0)
+        )
+        total = torch.zeros_like(shift).index_add_(0, pools.codes, noise)
+        return shift + noise - (total[: len(counts)] / counts[:, None])[pools.codes]
 
 
 def _closest_shift(
@@ -155,18 +168,25 @@ def _closest_shift(
     A shift changes only the cross term of the discrepancy, a sum of Gaussian bumps at the
     differences of the two pools. Mean-shift steps climb it without a step size.
     """
-    difference = observed[:, None] - simulations
     shift = observed.median(dim=0).values - simulations.median(dim=0).values
     for _ in range(max_steps):
-        squared = (difference - shift).square().sum(dim=-1)
-        bumps = torch.exp(-0.5 * squared[..., None] * precisions)
-        weight = (bumps * precisions).sum(dim=-1)
-        total = weight.sum()
+        total, moved = torch.zeros_like(shift[0]), torch.zeros_like(shift)
+        for rows in observed.split(ROWS_AT_ONCE):
+            difference = rows[:, None] - simulations
+            squared = (difference - shift).square().sum(dim=-1)
+            bumps = torch.exp(-0.5 * squared[..., None] * precisions)
+            weight = (bumps * precisions).sum(dim=-1)
+            total += weight.sum()
+            moved += torch.einsum("ij,ijd->d", weight, difference)
         if total == 0:  # too far from every simulation for any kernel to notice
             break
-        moved = torch.einsum("ij,ijd->d", weight, difference) / total
-        step = (moved - shift).abs().max()
-        shift = moved
+        step = (moved / total - shift).abs().max()
+        shift = moved / total
         if step < 1e-7:
-            break
+            return shift
+    warnings.warn(
+        "the shift of a context was not found to full precision; its observations are far "
+        "from every simulation",
+        stacklevel=2,
+    )
     return shift

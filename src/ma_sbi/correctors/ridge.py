@@ -18,7 +18,9 @@ __all__ = ["KernelFit", "Ridge", "median_distance"]
 class Ridge:
     r"""Kernel ridge regression in closed form: the recipe ``"converged"``.
 
-    The coefficients are a common part plus a Gaussian process over the encoding. Kernel
+    The coefficients are a common part plus a Gaussian process over the encoding. The common
+    shift is free; slopes of a departure that depends on x are regularised, what contexts
+    have in common of them as much as what they have not. Kernel
     width and ratio of noise to signal (the regularisation) maximise the marginal
     likelihood, so that noiseless regime shifts are recovered exactly, noisy ones are
     averaged within a regime, and a context that tells nothing leaves only the common part.
@@ -51,7 +53,12 @@ class Ridge:
         kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
         kernel = max(kernels, key=lambda kernel: _maximise_evidence(kernel, subset)[0])
         _, common, deviation = _maximise_evidence(kernel, triples)
-        average = _least_squares(triples.basis, triples.delta)
+        count = triples.codes.bincount(minlength=len(triples.encoding)).to(common)
+        parts = zip(
+            triples.encoding.split(kernel.chunk), count.split(kernel.chunk), strict=True
+        )
+        features = sum(kernel(encoding).T @ rows for encoding, rows in parts)
+        average = common + torch.einsum("m,mqd->qd", features / count.sum(), deviation)
         return KernelFit(kernel, common, deviation, average)
 
 
@@ -116,17 +123,17 @@ def _gaussian_gram(first: Tensor, second: Tensor, width: float) -> Tensor:
 def _maximise_evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor, Tensor]:
     """Fit the common part and the deviations from it at the noise ratio of most evidence.
 
-    The common part has a flat prior and is integrated out (restricted maximum likelihood),
+    The common shift has a flat prior and is integrated out (restricted maximum likelihood),
     so that a regime with most of the rows is not mistaken for what all have in common.
+    Common slopes have the prior of the deviations: there may be more of them than rows.
 
     Returns:
         The log marginal likelihood, the common coefficients ``(num_basis, dim_x)``, and
         the deviations ``(num_features, num_basis, dim_x)``.
     """
-    num_features = kernel.whitener.shape[1]
     num_basis, dim_x = triples.basis.shape[1], triples.delta.shape[1]
-    common = _least_squares(triples.basis, triples.delta)
-    residual = triples.delta - triples.basis @ common
+    shift = triples.delta.mean(dim=0)
+    residual = triples.delta - shift
     total = residual.square().sum(dim=0)
     values, vectors, moment, overlap = _spectrum(kernel, triples, residual)
     rotated = vectors.T @ moment
@@ -137,66 +144,78 @@ def _maximise_evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor
     explained = torch.einsum("sd,sr->rd", rotated.square(), inverse)
     # Rounding, not noise, limits how small a residual can be seen.
     floor = total.clamp(min=1e-200) * 1e-14
-    freedom = max(1, len(triples) - num_basis)
+    freedom = max(1, len(triples) - 1)
     noise = (total - explained).clamp(min=floor) / freedom
     complexity = torch.log1p(values[:, None] / ratios).sum(dim=0)
     log_evidence = -0.5 * (freedom * noise.log().sum(dim=1) + dim_x * complexity)
     best = int(log_evidence.argmax())
     weights = vectors @ (rotated * inverse[:, best, None])
-    deviation = weights.reshape(num_features, num_basis, dim_x)
-    return log_evidence[best].item(), common - overlap @ weights, deviation
+    *deviation, common = weights.reshape(-1, num_basis, dim_x)
+    common = common.clone()
+    common[0] += shift - overlap @ weights
+    return log_evidence[best].item(), common, torch.stack(deviation)
 
 
 def _spectrum(
     kernel: _Kernel, triples: Triples, residual: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Decompose the design, with the common part projected out of it.
+    """Decompose the design, with the common shift projected out of it.
 
-    Through the Gram matrix of its rows or of its columns, whichever is smaller; the
-    columns' one is summed up chunk by chunk, whatever the number of triples.
+    A column of ones beside the kernel's features stands for what contexts have in common.
+    The decomposition is through the Gram matrix of the rows or of the columns, whichever is
+    smaller; the columns' one is summed up chunk by chunk, whatever the number of triples.
 
     Returns:
         Eigenvalues, eigenvectors, the product of the design with the residual, and the
-        coefficients of the design's columns on the basis.
+        means of the design's columns.
     """
-    size = kernel.whitener.shape[1] * triples.basis.shape[1]
+    size = (kernel.whitener.shape[1] + 1) * triples.basis.shape[1]
     chunk = max(1, 2**20 // max(size, len(kernel.landmarks)))
-    table = kernel(triples.encoding) if len(triples.encoding) <= chunk else None
+    table = _with_one(kernel(triples.encoding)) if len(triples.encoding) <= chunk else None
 
     def design(rows: Tensor) -> Tensor:
         codes = triples.codes[rows]
-        features = kernel(triples.encoding[codes]) if table is None else table[codes]
+        if table is None:
+            features = _with_one(kernel(triples.encoding[codes]))
+        else:
+            features = table[codes]
         return torch.einsum("nm,nq->nmq", features, triples.basis[rows]).flatten(1)
 
     rows = torch.arange(len(triples), device=triples.codes.device)
     if len(triples) < size:
         matrix = design(rows)
-        overlap = _least_squares(triples.basis, matrix)
-        matrix = matrix - triples.basis @ overlap
+        mean = matrix.mean(dim=0)
+        scale = matrix.square().sum()
+        matrix = matrix - mean
         values, row_vectors = torch.linalg.eigh(matrix @ matrix.T)
-        keep = values > 1e-13 * values[-1].clamp(min=1e-200)
-        vectors = matrix.T @ (row_vectors[:, keep] / values[keep].sqrt())
-        return values[keep], vectors, matrix.T @ residual, overlap
+        values, row_vectors = _without_rounding(values, row_vectors, scale)
+        vectors = matrix.T @ (row_vectors / values.sqrt())
+        return values, vectors, matrix.T @ residual, mean
     gram = residual.new_zeros(size, size)
-    cross = residual.new_zeros(size, triples.basis.shape[1])
+    mean = residual.new_zeros(size)
     moment = residual.new_zeros(size, residual.shape[1])
     for part in rows.split(chunk):
         matrix = design(part)
         gram += matrix.T @ matrix
-        cross += matrix.T @ triples.basis[part]
+        mean += matrix.sum(dim=0) / len(rows)
         moment += matrix.T @ residual[part]
-    overlap = _solve(triples.basis.T @ triples.basis, cross.T)
-    values, vectors = torch.linalg.eigh(gram - cross @ overlap)
-    return values.clamp(min=0.0), vectors, moment, overlap
+    values, vectors = torch.linalg.eigh(gram - len(rows) * torch.outer(mean, mean))
+    values, vectors = _without_rounding(values, vectors, gram.trace())
+    return values, vectors, moment, mean
 
 
-def _least_squares(basis: Tensor, targets: Tensor) -> Tensor:
-    return _solve(basis.T @ basis, basis.T @ targets)
+def _without_rounding(
+    values: Tensor, vectors: Tensor, scale: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Keep the eigenvalues that are more than rounding, and at least the largest."""
+    least = 1e-14 * scale
+    keep = values > least
+    keep[-1] = True
+    return values[keep].clamp(min=least), vectors[:, keep]
 
 
-def _solve(gram: Tensor, moment: Tensor) -> Tensor:
-    jitter = 1e-10 * gram.diagonal().mean() * torch.eye(len(gram)).to(gram)
-    return torch.linalg.solve(gram + jitter, moment)
+def _with_one(features: Tensor) -> Tensor:
+    return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
 
 
 def _choose(values: Tensor, count: int, rng: torch.Generator | None) -> Tensor:

@@ -60,7 +60,6 @@ class WindowStudy:
         simulator: The simulator of a window.
         posterior: Its posterior, trained once.
         num_samples: Posterior draws per window; all methods use as many.
-        num_draws: Residuals drawn per context by the stochastic methods.
         seed: Seed of everything; all methods share it.
     """
 
@@ -71,7 +70,6 @@ class WindowStudy:
         posterior: AmortizedPosterior,
         *,
         num_samples: int = 1000,
-        num_draws: int = 50,
         seed: int = 0,
     ) -> None:
         self.table = windows.table
@@ -80,7 +78,6 @@ class WindowStudy:
         self.simulator = simulator
         self.posterior = posterior
         self.num_samples = num_samples
-        self.num_draws = num_draws
         self.seed = seed
         self.predicted = predictive_mean(
             posterior,
@@ -93,22 +90,21 @@ class WindowStudy:
         """Name the methods that are compared; None stands for no correction.
 
         Args:
-            notes_encoder: What reads the policy notes; hashed characters if None.
+            notes_encoder: What reads the policy notes; hashed characters if None. It is
+                fitted to all notes, so it must learn nothing from them: one that does
+                would know the future.
         """
         regime = self.table["regime"].astype(str).tolist()
         labels = CategoryEncoder(unseen="zero")
         nothing = [NO_CONTEXT] * len(regime)
         one_hot = OneHotEncoder(sparse_output=False)
-        return {
+        methods: dict[str, Method | None] = {
             "NPE": None,
             "point": Method(ShiftCorrector(labels), regime),
             "marginal-only": Method(ShiftCorrector(HashEncoder()), nothing),
             "stochastic": Method(self._bootstrap(labels, 0.0), regime),
             "pooled": Method(self._bootstrap(labels, math.inf), regime),
             "stochastic, wording": self._similar(_vectors(HashEncoder(), self.table.text)),
-            "stochastic, notes": self._similar(
-                _vectors(notes_encoder or HashEncoder(), self.table.notes)
-            ),
             "stochastic, country": self._similar(
                 one_hot.fit_transform(self.table[["iso3"]])
             ),
@@ -116,9 +112,17 @@ class WindowStudy:
                 one_hot.fit_transform(self.table[["iso3", "regime"]])
             ),
         }
+        if "notes" in self.table:
+            vectors = _vectors(notes_encoder or HashEncoder(), self.table["notes"])
+            methods["stochastic, notes"] = self._similar(vectors)
+        return methods
 
     def shuffled(self, seed: int) -> Method:
-        """Return the stochastic method with its regimes dealt out at random."""
+        """Return the stochastic method with its regimes dealt out at random.
+
+        Beside "pooled", which has more to draw from, it shows what a division of the pool
+        costs that means nothing.
+        """
         regime = self.table["regime"].astype(str).to_numpy()
         order = np.random.default_rng(seed).permutation(len(regime))
         corrector = self._bootstrap(CategoryEncoder(unseen="zero"), 0.0)
@@ -142,7 +146,11 @@ class WindowStudy:
             )
         candidates = self._candidates(method, pools)
         theta = sample_mixture(
-            self.posterior, self.num_samples, candidates, seed=derive(self.seed, "theta")
+            self.posterior,
+            self.num_samples,
+            # No count is below zero, whatever the departure.
+            candidates._replace(x=candidates.x.clamp(min=0.0)),
+            seed=derive(self.seed, "theta"),
         )
         departure = self._draw_anew(candidates)
         parts = [
@@ -171,7 +179,8 @@ class WindowStudy:
         return self.x - candidates.x[pick.T, rows]
 
     def _bootstrap(self, encoder: Encoder, width: float | Literal["auto"]) -> Any:
-        return BootstrapCorrector(encoder, self.num_draws, width)
+        # Every pool is used whole: drawing from it would add noise that all windows share.
+        return BootstrapCorrector(encoder, len(self.x), width)
 
     def _similar(self, vectors: np.ndarray) -> Method:
         """Let windows share residuals the more, the more alike their contexts are."""
@@ -193,7 +202,8 @@ def compare(
         pools: Which windows a correction is learned from.
         num_shuffles: How often regimes are dealt out at random; the row "shuffled" is the
             mean over them.
-        notes_encoder: What reads the policy notes; hashed characters if None.
+        notes_encoder: What reads the policy notes, without learning from them; hashed
+            characters if None.
         progress: Called with the name of each method before it is scored.
 
     Returns:

@@ -22,7 +22,7 @@ class PairedGain:
         gain: Mean of ``baseline - method``; positive is better.
         low: Lower end of the 95 % interval, from a bootstrap over blocks of time.
         high: Upper end.
-        relative: The gain as a fraction of the baseline's mean.
+        relative: The gain as a fraction of the baseline's mean, whatever its sign.
         p_value: Two-sided Wilcoxon signed-rank test over cases, which takes them for
             independent; neighbouring cases are not, so trust the interval more.
         num_cases: Number of cases.
@@ -90,6 +90,7 @@ def paired_gain(
     if when.shape != first.shape:
         raise ValueError(f"time must have one entry per case, got shape {when.shape}")
     length = 1 if time is None else as_count(block, "block")
+    num_resamples = as_count(num_resamples, "num_resamples")
     means = _block_bootstrap(difference, when, length, num_resamples, seed)
     low, high = np.quantile(means, [0.025, 0.975])
     # The test is not defined where nothing differs.
@@ -98,7 +99,7 @@ def paired_gain(
         gain=float(difference.mean()),
         low=float(low),
         high=float(high),
-        relative=float(difference.mean() / first.mean()) if first.mean() else math.nan,
+        relative=float(difference.mean() / abs(first.mean())) if first.mean() else math.nan,
         p_value=1.0 if equal else float(stats.wilcoxon(difference).pvalue),
         num_cases=len(first),
     )
