@@ -240,7 +240,10 @@ def test_a_narrow_mode_is_found_beside_a_broad_one():
     # Before its peak at the second survey, or, less likely, fast and long past it.
     task = SIRDelay("surveys", scale="counts")
     x = torch.tensor([[0.0, 267, 82, 10, 0, 0, 0, 0, 0, 0]])
-    draws = task.reference(x, 400, seed=0)[:, 0].log().double()
+    # Beside it a row of another regime, with a single mode.
+    x = torch.cat([x, task.depart(task.simulate([MEDIAN], seed=0), WEEKEND)])
+    regime = torch.tensor([NO_DELAY, WEEKEND])
+    draws = task.reference(x, 400, regime=regime, seed=0)[:, 0].log().double()
     quadrature = Quadrature(task, (-0.25, 0.1, 100), (-2.2, -1.5, 80))
     mass = quadrature.mass(x[0], NO_DELAY)
     assert_same_moments(draws, quadrature.points, mass)

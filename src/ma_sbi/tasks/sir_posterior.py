@@ -67,7 +67,8 @@ class LogPosterior:
 
     def rows(self, rows: Tensor, limits: Tensor | None = None) -> LogPosterior:
         """Select rows by their indices ``(P,)``, each within its limits ``(P, 2)``."""
-        deliveries = [(mask[rows], delivery) for mask, delivery in self.deliveries]
+        chosen = [(mask[rows], delivery) for mask, delivery in self.deliveries]
+        deliveries = [(mask, delivery) for mask, delivery in chosen if mask.any()]
         return LogPosterior(self.counting, self.reports[rows], deliveries, limits)
 
     def seen(self) -> Tensor:
