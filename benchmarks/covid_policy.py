@@ -92,24 +92,30 @@ def run(setting, data, folder, seed):
 
 def show(setting, losses, folder):
     print(f"\n{setting}: nats per window, {len(losses)} windows")
-    over_npe, over_shuffled = gains(losses), gains(losses, over="shuffled")
+    found = {over: gains(losses, over=over) for over in ("NPE", "pooled", "shuffled")}
     methods = [name for name in losses.columns if name not in ("iso3", "time")]
-    shown = ["stochastic", "stochastic, wording", "stochastic, country and regime"]
-    figure = plot_gains(over_shuffled, shown, over="shuffled regimes")
+    shown = [
+        "stochastic",
+        "stochastic, wording",
+        "stochastic, country",
+        "stochastic, country and regime",
+    ]
+    figure = plot_gains(found["pooled"], shown, over="a pool that ignores the context")
     figure.savefig(folder / f"{setting}.png", dpi=150)
     width = max(map(len, methods))
     for name in methods:
         line = f"{name:{width}}  {losses[name].mean():8.2f}"
         if name != "NPE":
-            line += f"  over NPE {over_npe['all', name]}"
-        if name not in ("NPE", "shuffled"):
-            found = over_shuffled["all", name]
-            line += (
-                f"  over shuffled {found.gain:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
-            )
+            line += f"  over NPE {found['NPE']['all', name]}"
+        for over in ("pooled", "shuffled"):
+            if name not in ("NPE", over):
+                gain = found[over]["all", name]
+                line += (
+                    f"  over {over} {gain.gain:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}]"
+                )
         print(line)
-    for over, found in (("NPE", over_npe), ("shuffled", over_shuffled)):
-        table = pd.Series({key: gain.gain for key, gain in found.items()}).unstack(0)
+    for over, by_scope in found.items():
+        table = pd.Series({key: gain.gain for key, gain in by_scope.items()}).unstack(0)
         order = [name for name in methods if name in table.index]
         print(f"gain over {over}, by country")
         print(table.loc[order].round(2).to_string())
@@ -118,6 +124,7 @@ def show(setting, losses, folder):
 def main(settings, folder, seed):
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    folder = folder / f"seed{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     data = load_covid()
     for setting in settings:

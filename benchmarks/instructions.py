@@ -40,7 +40,7 @@ NUM_TRIALS = 100
 
 
 def trained(task, folder, seed):
-    path = folder / "posterior"
+    path = folder / f"posterior_seed{seed}"
     if path.exists():
         return load_flow(path, task.prior)
     draws = task.draw(50_000, seed=seed)
@@ -102,9 +102,10 @@ def main(folder, num_shuffles, seed):
     task = DDM(NUM_TRIALS)
     posterior = trained(task, folder, seed)
     for name, trials, contrast in data_sets():
+        print(f"\n{name}")
+        cells = cut_cells(trials, NUM_TRIALS, seed=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cells = cut_cells(trials, NUM_TRIALS, seed=seed)
             study = InstructionStudy(cells, task, posterior, seed=seed)
             show(name, study, contrast, num_shuffles)
             if name != "forstmann2008":

@@ -205,12 +205,12 @@ def test_evidence_may_weigh_the_residuals():
 
 def test_preflight_follows_the_papers_rule():
     context = ["a"] * 5 + ["b"] * 4
-    lengths = [1.0, 1.0, 1.0, 1.0, 3.5, 2.0, 2.0, 5.0, 5.9]
+    lengths = [1.0, 1.0, 1.0, 1.0, 3.5, 2.0, 2.0, 2.0, 5.9]
     x_obs = torch.tensor(lengths)[:, None]
     corrector = BootstrapCorrector(CategoryEncoder()).fit(context, x_obs, 0 * x_obs)
     found = corrector.preflight()
     assert found.ratio.tolist() == pytest.approx(
-        [1.0, 1.0, 1.0, 1.0, 3.5, 1.0, 1.0, 2.5, 2.95]
+        [1.0, 1.0, 1.0, 1.0, 3.5, 1.0, 1.0, 1.0, 2.95]
     )
     assert found.share == pytest.approx(1 / 9)
     assert found.recommendation == "stochastic"
@@ -234,6 +234,37 @@ def test_no_departure_at_all_recommends_a_point():
     found = BootstrapCorrector(CategoryEncoder()).fit(["a", "b"] * 2, x, x).preflight()
     assert found.recommendation == "point"
     assert found.ratio.tolist() == [1.0] * 4
+
+
+def test_preflight_needs_contexts_that_repeat():
+    corrector = BootstrapCorrector(HashEncoder()).fit(TEXTS, X_OBS[:4], X_SIM[:4])
+    with pytest.raises(ValueError, match="no two observations share a context"):
+        corrector.preflight()
+
+
+def test_contexts_that_an_encoder_rounds_differently_are_the_same():
+    class Rounding(HashEncoder):
+        def transform(self, context):
+            vectors = super().transform(context)
+            return vectors * (1 + 1e-7 * len(vectors))
+
+    corrector = BootstrapCorrector(Rounding()).fit(CONTEXT, X_OBS, X_SIM)
+    assert len(candidates_of(corrector, "calm")[0]) == 3
+
+
+def test_a_single_row_is_a_pool():
+    corrector = BootstrapCorrector(CategoryEncoder(), width="auto")
+    with pytest.warns(UserWarning, match="same context"):
+        corrector.fit(["calm"], X_OBS[:1], X_SIM[:1])
+    assert candidates_of(corrector, "calm")[0].tolist() == [[-1.0, 0.0, 0.0]]
+
+
+def test_the_average_correction_does_not_depend_on_the_order_of_rows(corrector):
+    turned = BootstrapCorrector(CategoryEncoder())
+    turned.fit(CONTEXT[::-1], X_OBS.flip(0), X_SIM)
+    for one in (corrector, turned):
+        found = one.correct(torch.zeros(1, 3), ["calm"])
+        torch.testing.assert_close(found, torch.tensor([[-2.0, 0.0, 0.0]]))
 
 
 def test_bad_choices_are_refused():

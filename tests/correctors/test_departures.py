@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ma_sbi import ComposedCorrector, HashEncoder, NumberEncoder
+from ma_sbi import CategoryEncoder, ComposedCorrector, HashEncoder, NumberEncoder
 from ma_sbi.correctors import Affine, Network, Point, Ridge, Shift
 from tests.correctors.worlds import TEXTS, shifted_world
 
@@ -82,3 +82,22 @@ def test_more_columns_than_triples_are_solved_through_the_rows():
     # of the noise, through the columns.
     assert (corrected(1) - x_sim).norm() < 0.2 * (x_obs - x_sim).norm()
     assert (corrected(4) - x_sim).norm() < 0.2 * (x_obs - x_sim).norm()
+
+
+def test_slopes_are_regularised_where_there_are_more_of_them_than_rows():
+    # 60 columns of which each context damps all alike, 40 triples: least squares would
+    # follow the noise wherever new observations differ from the old.
+    rng = torch.Generator().manual_seed(0)
+    gain = torch.tensor([[0.5], [1.5]])
+
+    def world(n):
+        level = torch.randn(n, 1, generator=rng)
+        x_sim = level + 0.3 * torch.randn(n, 60, generator=rng)
+        return x_sim * gain.repeat(n // 2, 1), x_sim
+
+    context = ["damped", "amplified"]
+    corrector = ComposedCorrector(CategoryEncoder(), Affine(), Ridge(), Point())
+    corrector.fit(context * 20, *world(40))
+    x_obs, x_sim = world(400)
+    left = (corrector.correct(x_obs, context * 200) - x_sim).square().mean()
+    assert left < 0.5 * (x_obs - x_sim).square().mean()

@@ -18,27 +18,30 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
+from scipy.integrate import trapezoid
 from torch import Tensor
 
 from ma_sbi.correctors import (
     BootstrapCorrector,
-    FittedCorrector,
     MatchingAssumption,
     MatchingCorrector,
     cross_fit,
 )
+from ma_sbi.datasets.response_times import check_trials
 from ma_sbi.encoders import CategoryEncoder
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.tasks.ddm import DDM, GRID, density_summary, simulate_trials
+from ma_sbi.validation import as_count
 
 __all__ = ["Cells", "InstructionStudy", "cut_cells", "simulated_cells"]
 
 # Beyond the last cells of the summary it knows no density.
 LONGEST = 3.0
 FEWEST_HELD_OUT = 20
+POOL_PER_CELL = 50
 # A density of zero would make one odd response decide everything.
 FLOOR = 1e-3
 
@@ -75,8 +78,11 @@ def cut_cells(trials: pd.DataFrame, num_trials: int = 100, *, seed: int = 0) -> 
         The cells.
 
     Raises:
-        ValueError: If no cell has enough trials, or only one regime has.
+        ValueError: If a trial is neither right nor wrong, or only one regime has cells
+            with enough trials.
     """
+    num_trials = as_count(num_trials, "num_trials")
+    trials = check_trials(trials, "trials")
     rng = np.random.default_rng(seed)
     rows, fitted, held_out, short = [], [], [], []
     kept = trials[trials["rt"] <= LONGEST]
@@ -118,7 +124,9 @@ def simulated_cells(cells: Cells, theta: Tensor, *, seed: int = 0) -> Cells:
     fitted, held_out = [], []
     for row, old in zip(subject, cells.held_out, strict=True):
         total = cells.fitted.shape[1] + len(old)
-        signed = simulate_trials(theta[[row]], total, source=source).signed_times()[0]
+        # Some more, because those that take too long are left out here, too.
+        signed = simulate_trials(theta[[row]], 2 * total, source=source).signed_times()[0]
+        signed = signed[signed.abs() <= LONGEST][:total]
         fitted.append(signed[: cells.fitted.shape[1]])
         held_out.append(signed[cells.fitted.shape[1] :])
     return Cells(cells.table, torch.stack(fitted), held_out)
@@ -128,7 +136,8 @@ class InstructionStudy:
     """Cells, the posterior that explains them, and what corrections change.
 
     The pool that regimes are matched to is what the simulator gives for the posteriors of
-    all cells: the same people without the regimes' differences.
+    the other subjects' cells, whatever their regime: such people, without the regimes'
+    differences.
 
     Args:
         cells: The cells.
@@ -158,8 +167,9 @@ class InstructionStudy:
         self.num_samples = num_samples
         self.seed = seed
         self.x = density_summary(cells.fitted).float()
-        theta = posterior.sample(50, self.x, seed=derive(seed, "pool")).flatten(0, 1)
-        self.pool = task.simulate(theta, seed=derive(seed, "pool"))
+        theta = posterior.sample(POOL_PER_CELL, self.x, seed=derive(seed, "pool"))
+        pool = task.simulate(theta.flatten(0, 1), seed=derive(seed, "pool"))
+        self.pool = pool.unflatten(0, theta.shape[:2])
         self.predicted = predictive_mean(
             posterior,
             lambda theta: task.simulate(theta, seed=derive(seed, "predict")),
@@ -167,7 +177,7 @@ class InstructionStudy:
             seed=derive(seed, "predict"),
         )
 
-    def corrections(self, method: str, regime: np.ndarray | None = None) -> Corrections:
+    def corrections(self, method: str, regime: pd.Series | None = None) -> Corrections:
         """Correct every cell by what the other subjects tell.
 
         Args:
@@ -179,26 +189,19 @@ class InstructionStudy:
         if method == "NPE":
             zero = self.x.new_zeros(1, len(self.x))
             return Corrections(self.x[None], zero, zero)
-        labels = (self.cells.table["regime"] if regime is None else regime).tolist()
-        encoder = CategoryEncoder(unseen="zero")
-        known: dict[str, tuple[FittedCorrector, dict[str, Tensor]]] = {
-            "matched": (MatchingCorrector(encoder), {"simulations": self.pool}),
-            "stochastic": (BootstrapCorrector(encoder), {"x_sim": self.predicted}),
-            "stochastic, pooled": (
-                BootstrapCorrector(encoder, width=float("inf")),
-                {"x_sim": self.predicted},
-            ),
-        }
-        if method not in known:
+        labels = (self.cells.table["regime"] if regime is None else regime).to_numpy()
+        if method == "matched":
+            return self._matched(labels)
+        widths = {"stochastic": 0.0, "stochastic, pooled": float("inf")}
+        if method not in widths:
             raise ValueError(
-                f"method must be one of NPE, {', '.join(known)}, got {method!r}"
+                f"method must be one of NPE, matched, {', '.join(widths)}, got {method!r}"
             )
-        corrector, data = known[method]
-        with warnings.catch_warnings():
-            # Said in the documentation of this module, and shown by `effect`.
-            warnings.simplefilter("ignore", MatchingAssumption)
-            fitted = cross_fit(corrector, groups=self.cells.table["subject"])
-            fitted.fit(labels, self.x, seed=self.seed, **data)
+        corrector = BootstrapCorrector(
+            CategoryEncoder(unseen="zero"), len(self.x), widths[method]
+        )
+        fitted = cross_fit(corrector, groups=self.cells.table["subject"])
+        fitted.fit(labels, self.x, self.predicted, seed=self.seed)
         return fitted.corrections(self.x, labels)
 
     def parameters(self, corrections: Corrections) -> Tensor:
@@ -221,10 +224,13 @@ class InstructionStudy:
         predicted = summary.unflatten(0, theta.shape[:2]).mean(dim=0)
         departure = (self.x - corrections.x) * corrections.log_weight.exp()[..., None]
         density = (predicted + departure.sum(dim=0)).double().clamp(min=FLOOR).numpy()
-        density /= np.trapezoid(density, GRID, axis=1)[:, None]
+        # Half a cell beyond the outermost points the density stays what it is there.
+        grid = np.array([-LONGEST, *GRID, LONGEST])
+        density = np.pad(density, ((0, 0), (1, 1)), mode="edge")
+        density /= trapezoid(density, grid, axis=1)[:, None]
         return np.array(
             [
-                -np.log(np.interp(signed.numpy(), GRID, row)).mean()
+                -np.log(np.interp(signed.numpy(), grid, row)).mean()
                 for signed, row in zip(self.cells.held_out, density, strict=True)
             ]
         )
@@ -277,10 +283,29 @@ class InstructionStudy:
         error = np.sqrt(one.sem() ** 2 + other.sem() ** 2)
         return pd.DataFrame({"effect": one.mean() - other.mean(), "error": error})
 
-    def _shuffled(self, seed: int) -> np.ndarray:
+    def _matched(self, labels: np.ndarray) -> Corrections:
+        """Match the means of the regimes, for each subject without its own cells."""
+        corrected = torch.empty_like(self.x)
+        subject = self.cells.table["subject"].to_numpy()
+        for one in np.unique(subject):
+            own, others = subject == one, subject != one
+            corrector = MatchingCorrector(CategoryEncoder(unseen="zero"))
+            with warnings.catch_warnings():
+                # Said in the documentation of this module, and shown by `effect`.
+                warnings.simplefilter("ignore", MatchingAssumption)
+                corrector.fit(
+                    labels[others],
+                    self.x[others],
+                    simulations=self.pool[:, others].flatten(0, 1),
+                )
+            corrected[own] = corrector.correct(self.x[own], labels[own])
+        zero = self.x.new_zeros(1, len(self.x))
+        return Corrections(corrected[None], zero, zero)
+
+    def _shuffled(self, seed: int) -> pd.Series:
         """Deal regimes out anew within each subject, or between those who know but one."""
         rng = np.random.default_rng(seed)
         subject, regime = self.cells.table["subject"], self.cells.table["regime"]
         if (regime.groupby(subject).nunique() == 1).all():
-            return rng.permutation(regime.to_numpy())
-        return regime.groupby(subject).transform(rng.permutation).to_numpy()
+            return pd.Series(rng.permutation(regime))
+        return regime.groupby(subject).transform(rng.permutation)
