@@ -36,10 +36,8 @@ MOST_SCORED = 500
 # Smoothings of a pool, in units of the residuals' spread, under which widths are compared.
 SMOOTHINGS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 # Contexts this close, in median distances, are the same: an encoder may round differently
-# in another batch.
+# in another batch, and torch.cdist rounds, too.
 SAME = 1e-5
-# The default of torch.cdist does not find equal rows at distance zero.
-EXACT = "donot_use_mm_for_euclid_dist"
 
 
 class UnseenContext(UserWarning):
@@ -249,7 +247,7 @@ class ResidualFit:
         weight[weight.sum(dim=1) == 0] = 1.0
         weight.fill_diagonal_(0.0)
         log_weight = (weight / weight.sum(dim=1, keepdim=True)).log()
-        apart = torch.cdist(points, points, compute_mode=EXACT).square()
+        apart = torch.cdist(points, points).square()
         scores = []
         for smoothing in SMOOTHINGS:
             log_density = log_weight - 0.5 / smoothing**2 * apart
@@ -267,9 +265,7 @@ class ResidualFit:
         missing, missing_here = (
             values.isnan().any(dim=1) for values in (encoding, self.encoding)
         )
-        distance = torch.cdist(
-            encoding.nan_to_num(), self.encoding.nan_to_num(), compute_mode=EXACT
-        )
+        distance = torch.cdist(encoding.nan_to_num(), self.encoding.nan_to_num())
         distance /= median_distance(self.encoding[:MOST_SCORED])
         return distance.masked_fill_(missing[:, None] != missing_here, math.inf)
 
