@@ -99,7 +99,8 @@ def double_device(device: torch.device | None) -> torch.device | None:
 
 
 def _doubles(x_obs: Any, **simulated: Any) -> list[Tensor]:
-    device = double_device(getattr(x_obs, "device", None))
+    # An array of numpy has a device, too, but a string.
+    device = double_device(x_obs.device if isinstance(x_obs, Tensor) else None)
     return [
         as_matrix(values, name, dtype=torch.float64, device=device, column=True)
         for name, values in {"x_obs": x_obs, **simulated}.items()

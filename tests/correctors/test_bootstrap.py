@@ -240,6 +240,11 @@ def test_preflight_needs_contexts_that_repeat():
     corrector = BootstrapCorrector(HashEncoder()).fit(TEXTS, X_OBS[:4], X_SIM[:4])
     with pytest.raises(ValueError, match="no two observations share a context"):
         corrector.preflight()
+    one_regime = BootstrapCorrector(HashEncoder()).fit(
+        [*TEXTS, TEXTS[0]], 7 * X_OBS[[0, 1, 2, 3, 0]], X_SIM
+    )
+    assert one_regime.preflight().ratio.tolist() == [1.0, 1.0]
+    assert one_regime.width_ == 0.0
 
 
 def test_contexts_that_an_encoder_rounds_differently_are_the_same():

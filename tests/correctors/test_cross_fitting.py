@@ -17,6 +17,7 @@ from ma_sbi import (
     ShiftCorrector,
     cross_fit,
 )
+from ma_sbi.correctors import UnseenContext
 from tests.correctors.worlds import shifted_world
 
 pytestmark = pytest.mark.filterwarnings("ignore:every calibration row")
@@ -60,11 +61,14 @@ def test_rows_of_a_group_do_not_learn_from_each_other():
     corrector.fit(CONTEXT, X_OBS, X_SIM)
     assert residuals_of(corrector, 0) == [4.0]
     assert residuals_of(corrector, 2) == [1.0, 2.0]
-    forgiving = BootstrapCorrector(CategoryEncoder(unseen="zero"))
-    both = cross_fit(forgiving, groups=groups, time=[1, 2, 2, 1, 3])
+    both = cross_fit(
+        BootstrapCorrector(CategoryEncoder()), groups=groups, time=[1, 2, 2, 1, 3]
+    )
     with pytest.warns(UserWarning, match="2 of 5 rows"):
         both.fit(CONTEXT, X_OBS, X_SIM)
-    assert residuals_of(both, 2) == [1.0]
+    # A label that no earlier row of another group has draws from all of them.
+    with pytest.warns(UnseenContext):
+        assert residuals_of(both, 2) == [1.0]
 
 
 def test_each_row_is_what_a_fit_to_the_others_says():
@@ -125,6 +129,30 @@ def test_other_observations_are_refused():
         corrector.corrections(X_OBS[:2], CONTEXT[:2])
     with pytest.raises(ValueError, match="corrects the observations it was fitted to"):
         corrector.corrections(X_OBS.flip(0), CONTEXT)
+    with pytest.raises(ValueError, match="context is not what it was"):
+        corrector.corrections(X_OBS, CONTEXT[::-1])
+
+
+def test_the_encoder_reads_every_context_once():
+    read = []
+
+    class Counting(HashEncoder):
+        def transform(self, context):
+            read.extend(context)
+            return super().transform(context)
+
+    corrector = cross_fit(BootstrapCorrector(Counting()))
+    corrector.fit(CONTEXT, X_OBS, X_SIM).corrections(X_OBS, CONTEXT)
+    assert sorted(read) == ["a", "b"]
+
+
+def test_a_label_that_appears_late_is_known():
+    time = [1, 2, 3, 4, 5]
+    corrector = cross_fit(BootstrapCorrector(CategoryEncoder()), time=time)
+    with pytest.warns(UserWarning, match="1 of 5 rows"):
+        corrector.fit(CONTEXT, X_OBS, X_SIM)
+    with pytest.warns(UnseenContext, match="unlike any of the calibration set"):
+        assert residuals_of(corrector, 3) == [1.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -133,8 +161,9 @@ def test_other_observations_are_refused():
         ({"time": [1, 2]}, "time must have one entry per observation: expected 5, got 2"),
         ({"groups": "GBR"}, "groups must have one entry .* got a single value"),
         ({"time": [1.0, 2.0, np.nan, 3.0, 4.0]}, "time must not be missing, got 1 gaps"),
+        ({"groups": ["a", None, "b", "b", None]}, "groups must not be missing, got 2"),
     ],
-    ids=["short", "scalar", "gap"],
+    ids=["short", "scalar", "gap", "None"],
 )
 def test_times_and_groups_belong_to_rows(option, message):
     corrector = cross_fit(ShiftCorrector(CategoryEncoder()), **option)

@@ -26,6 +26,15 @@ def root_mean_square_errors(recipe_errors):
     return torch.tensor(recipe_errors).square().mean(dim=0).sqrt()
 
 
+@pytest.mark.parametrize("container", [np.asarray, torch.Tensor.tolist, pd.DataFrame])
+def test_observations_may_be_of_any_kind(container):
+    world = shifted_world(40)
+    expected = ShiftCorrector(HashEncoder()).fit(*world[:3]).shift(TEXTS)
+    data = (container(world.x_obs), container(world.x_sim))
+    found = ShiftCorrector(HashEncoder()).fit(world.context, *data).shift(TEXTS)
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_same_seed_same_shift(recipe):
     world = shifted_world(40, noise=0.1)

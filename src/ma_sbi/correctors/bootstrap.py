@@ -86,11 +86,19 @@ class BootstrapCorrector(FittedCorrector):
         """Name the departure, the fit and the inference."""
         return Axes(Shift(), ResidualPools(self.num_draws, self.width), Mixture())
 
+    @property
+    def width_(self) -> float:
+        """Width in use, in median distances of contexts; ``inf`` ignores the context."""
+        self._check_fitted()
+        fitted: ResidualFit = self.fitted_  # type: ignore[assignment]
+        return fitted.width
+
     def preflight(self) -> Preflight:
         """Say whether the residuals call for this corrector or for a point.
 
         The paper's signal is a residual more than three times as long as the median one
-        of its regime. A context that occurs once is no regime and gives no signal.
+        of its regime. In one or two dimensions plain noise has such residuals, too: there,
+        look at ``within``. A context that occurs once is no regime and does not count.
 
         Raises:
             ValueError: If no context repeats.
@@ -105,7 +113,8 @@ class Preflight:
     """Whether departures vary so much within a regime that a point cannot follow them.
 
     Attributes:
-        ratio: Length of each residual over the median length of its regime, shape ``(n,)``.
+        ratio: Length of each residual over the median length of its regime, shape ``(n,)``;
+            contexts that occur once are left out.
         share: Share of residuals with a ratio above three, the paper's signal.
         within: Share of the residuals' variance that lies within regimes.
         recommendation: ``"stochastic"`` if any residual gives the signal, else ``"point"``.
@@ -122,8 +131,11 @@ class Preflight:
         if codes.bincount().max() < 2:
             raise ValueError(
                 "preflight compares residuals within a regime, and no two observations "
-                "share a context"
+                "share a context; fit to regimes (labels), or see in width_ how far "
+                "similar contexts share residuals"
             )
+        repeated = codes.bincount()[codes] > 1
+        residuals, codes = residuals[repeated], codes[repeated]
         length = residuals.norm(dim=1)
         length = torch.where(length > ROUNDING * length.max(), length, 0.0)
         ratio = torch.ones_like(length)

@@ -6,14 +6,15 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 from typing_extensions import Self
 
-from ma_sbi.context import as_entries
-from ma_sbi.correctors.composed import BaseCorrector, FittedCorrector
+from ma_sbi.context import as_entries, distinct
+from ma_sbi.correctors.composed import BaseCorrector, FittedCorrector, encode
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
@@ -26,7 +27,8 @@ def cross_fit(
     """Let a corrector correct its own calibration rows, honestly.
 
     Each row is corrected by a copy of the corrector that was fitted to the rows of *other
-    groups* and, if times are given, of *earlier times* only.
+    groups* and, if times are given, of *earlier times* only. The encoder is fitted once, to
+    the contexts of all rows; it sees no observation.
 
     Args:
         corrector: An unfitted corrector; it stays unfitted.
@@ -92,6 +94,9 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         n = len(x_obs)
         entries = as_entries(context, num_rows=n)
         allowed = self._allowed(n)
+        uniques, codes = distinct(entries)
+        encoder = clone(self.corrector.encoder).fit(entries)
+        table = _Table(encode(encoder, uniques).numpy())
         # Rows that may learn from the same others share a copy.
         sets, members = np.unique(allowed, axis=0, return_inverse=True)
         copies: list[FittedCorrector | None] = []
@@ -102,8 +107,9 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
                     copies.append(None)
                     continue
                 index = np.flatnonzero(rows)
-                copy = clone(self.corrector).fit(
-                    entries.iloc[index],
+                copy = clone(self.corrector).set_params(encoder=table)
+                copy.fit(
+                    codes[index],
                     x_obs[index],
                     None if x_sim is None else x_sim[index],
                     simulations=simulations,
@@ -113,7 +119,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         _once(caught)
         self.correctors_ = [copies[member] for member in members.reshape(-1)]
         self.num_training_ = torch.from_numpy(allowed.sum(axis=1))
-        self.x_obs_ = x_obs.float()
+        self.x_obs_, self.entries_, self.codes_ = x_obs.float(), entries, codes
         alone = [row for row, copy in enumerate(self.correctors_) if copy is None]
         if alone:
             warnings.warn(
@@ -127,7 +133,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         """Correct the rows of the fit, each by its own copy.
 
         Raises:
-            ValueError: If x are not the observations of the fit, in their order.
+            ValueError: If x and context are not those of the fit, in their order.
         """
         if not hasattr(self, "correctors_"):
             raise NotFittedError("this cross-fitted corrector is not fitted yet: call fit")
@@ -138,13 +144,18 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
                 "their order, and x are others; for new observations fit the corrector "
                 "itself"
             )
-        entries = as_entries(context, num_rows=len(x))
+        entries: Any = as_entries(context, num_rows=len(x))
+        if not entries.equals(self.entries_):
+            raise ValueError(
+                "a cross-fitted corrector corrects the observations it was fitted to, and "
+                "context is not what it was for them, row by row"
+            )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             each = [
                 _unchanged(x[[row]])
                 if copy is None
-                else copy.corrections(x[[row]], entries.iloc[[row]])
+                else copy.corrections(x[[row]], self.codes_[[row]])
                 for row, copy in enumerate(self.correctors_)
             ]
         _once(caught)
@@ -160,6 +171,19 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         return allowed
 
 
+class _Table(BaseEstimator):
+    """Looks up the encodings of contexts that are known by their number."""
+
+    def __init__(self, encoding: np.ndarray) -> None:
+        self.encoding = encoding
+
+    def fit(self, context: Context, y: Any = None) -> Self:
+        return self
+
+    def transform(self, context: Context) -> np.ndarray:
+        return self.encoding[np.asarray(context)]
+
+
 def _codes(values: Any, name: str, n: int) -> np.ndarray:
     """Number labels or times in their sorted order."""
     values = np.asarray(values)
@@ -168,8 +192,8 @@ def _codes(values: Any, name: str, n: int) -> np.ndarray:
             f"{name} must have one entry per observation: expected {n}, got "
             f"{'x'.join(map(str, values.shape)) or 'a single value'}"
         )
-    if values.dtype.kind in "fmM" and np.isnan(values).any():
-        raise ValueError(f"{name} must not be missing, got {np.isnan(values).sum()} gaps")
+    if pd.isna(values).any():
+        raise ValueError(f"{name} must not be missing, got {pd.isna(values).sum()} gaps")
     return np.unique(values, return_inverse=True)[1]
 
 

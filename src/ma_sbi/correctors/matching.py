@@ -108,6 +108,8 @@ class Matching:
     def fit(self, pools: Pools, *, seed: int | None = None) -> Fitted:
         """Match the pools; the seed only chooses among too many simulations."""
         need_shift(pools.basis, "Matching")
+        if len(pools.simulations) < 2:
+            raise ValueError("simulations must be a pool of at least 2, got 1")
         if self.loss == "mean":
             # Conditional means agree where the regression of x_obs on the context does.
             delta = pools.x_obs - pools.simulations.mean(dim=0)
@@ -126,8 +128,6 @@ class Matching:
 
     def _match_distributions(self, pools: Pools, seed: int | None) -> Tensor:
         """Find the shift of each context, with the noise of each row, ``(n, dim_x)``."""
-        if len(pools.simulations) < 2:
-            raise ValueError("simulations must be a pool of at least 2, got 1")
         counts = pools.codes.bincount()
         if counts.max() == 1:
             raise ValueError(

@@ -9,14 +9,14 @@ window: the negative log posterior-predictive probability of the counts, in nats
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder
 from torch import Tensor
 
 from ma_sbi.correctors import (
@@ -59,7 +59,9 @@ class WindowStudy:
         windows: What :func:`~ma_sbi.datasets.covid_windows` cut.
         simulator: The simulator of a window.
         posterior: Its posterior, trained once.
-        num_samples: Posterior draws per window; all methods use as many.
+        num_samples: Posterior draws per window; all methods use as many. The log of a mean
+            over draws is biased, the more so the fewer they are and the sharper the
+            posterior; compare results at the same number only.
         seed: Seed of everything; all methods share it.
     """
 
@@ -95,7 +97,7 @@ class WindowStudy:
                 would know the future.
         """
         regime = self.table["regime"].astype(str).tolist()
-        labels = CategoryEncoder(unseen="zero")
+        labels = CategoryEncoder()
         nothing = [NO_CONTEXT] * len(regime)
         one_hot = OneHotEncoder(sparse_output=False)
         methods: dict[str, Method | None] = {
@@ -104,17 +106,16 @@ class WindowStudy:
             "marginal-only": Method(ShiftCorrector(HashEncoder()), nothing),
             "stochastic": Method(self._bootstrap(labels, 0.0), regime),
             "pooled": Method(self._bootstrap(labels, math.inf), regime),
-            "stochastic, wording": self._similar(_vectors(HashEncoder(), self.table.text)),
-            "stochastic, country": self._similar(
-                one_hot.fit_transform(self.table[["iso3"]])
-            ),
+            "stochastic, wording": self._similar(HashEncoder(), self.table["text"]),
+            "stochastic, country": self._similar(one_hot, self.table[["iso3"]]),
             "stochastic, country and regime": self._similar(
-                one_hot.fit_transform(self.table[["iso3", "regime"]])
+                one_hot, self.table[["iso3", "regime"]]
             ),
         }
         if "notes" in self.table:
-            vectors = _vectors(notes_encoder or HashEncoder(), self.table["notes"])
-            methods["stochastic, notes"] = self._similar(vectors)
+            methods["stochastic, notes"] = self._similar(
+                notes_encoder or HashEncoder(), self.table["notes"]
+            )
         return methods
 
     def shuffled(self, seed: int) -> Method:
@@ -125,7 +126,7 @@ class WindowStudy:
         """
         regime = self.table["regime"].astype(str).to_numpy()
         order = np.random.default_rng(seed).permutation(len(regime))
-        corrector = self._bootstrap(CategoryEncoder(unseen="zero"), 0.0)
+        corrector = self._bootstrap(CategoryEncoder(), 0.0)
         return Method(corrector, regime[order].tolist())
 
     def losses(self, method: Method | None, pools: Pools) -> np.ndarray:
@@ -182,15 +183,16 @@ class WindowStudy:
         # Every pool is used whole: drawing from it would add noise that all windows share.
         return BootstrapCorrector(encoder, len(self.x), width)
 
-    def _similar(self, vectors: np.ndarray) -> Method:
+    def _similar(self, encoder: Encoder, context: Context) -> Method:
         """Let windows share residuals the more, the more alike their contexts are."""
-        return Method(self._bootstrap(FunctionTransformer(), "auto"), vectors)
+        return Method(self._bootstrap(encoder, "auto"), context)
 
 
 def compare(
     study: WindowStudy,
     pools: Pools,
     *,
+    methods: Sequence[str] | None = None,
     num_shuffles: int = 10,
     notes_encoder: Encoder | None = None,
     progress: Callable[[str], None] = lambda method: None,
@@ -200,6 +202,7 @@ def compare(
     Args:
         study: The windows.
         pools: Which windows a correction is learned from.
+        methods: Names of the methods; all of :meth:`WindowStudy.methods` if None.
         num_shuffles: How often regimes are dealt out at random; the row "shuffled" is the
             mean over them.
         notes_encoder: What reads the policy notes, without learning from them; hashed
@@ -210,9 +213,15 @@ def compare(
         One row per window: ``iso3``, ``time`` and one column of losses per method.
     """
     losses = study.table[["iso3", "time"]].reset_index(drop=True)
-    for name, method in study.methods(notes_encoder).items():
+    known = study.methods(notes_encoder)
+    unknown = set(methods or ()) - set(known)
+    if unknown:
+        raise ValueError(
+            f"methods must be among {', '.join(known)}, got {', '.join(sorted(unknown))}"
+        )
+    for name in methods or known:
         progress(name)
-        losses[name] = study.losses(method, pools)
+        losses[name] = study.losses(known[name], pools)
     shuffles = []
     for seed in range(num_shuffles):
         progress(f"shuffled {seed + 1} of {num_shuffles}")
@@ -231,6 +240,10 @@ def gains(losses: pd.DataFrame, over: str = "NPE") -> dict[tuple[str, str], Pair
     Returns:
         A gain for each country (and ``"all"``) and method.
     """
+    if over not in losses:
+        raise ValueError(
+            f"over must be one of {', '.join(losses.columns[2:])}, got {over!r}"
+        )
     methods = [name for name in losses.columns if name not in ("iso3", "time", over)]
     scopes = {"all": losses}
     scopes |= {str(iso3): part for iso3, part in losses.groupby("iso3")}
@@ -239,13 +252,3 @@ def gains(losses: pd.DataFrame, over: str = "NPE") -> dict[tuple[str, str], Pair
         for scope, part in scopes.items()
         for name in methods
     }
-
-
-def _vectors(encoder: Encoder, texts: pd.Series) -> np.ndarray:
-    """Encode texts once for all fits; a text that says nothing becomes a row of NaN.
-
-    Only for encoders that learn nothing from the texts, as a fit would see later ones.
-    """
-    vectors = np.array(encoder.fit(texts).transform(texts), dtype=np.float64)
-    vectors[(texts.str.strip() == "").to_numpy()] = np.nan
-    return vectors

@@ -197,9 +197,7 @@ class InstructionStudy:
             raise ValueError(
                 f"method must be one of NPE, matched, {', '.join(widths)}, got {method!r}"
             )
-        corrector = BootstrapCorrector(
-            CategoryEncoder(unseen="zero"), len(self.x), widths[method]
-        )
+        corrector = BootstrapCorrector(CategoryEncoder(), len(self.x), widths[method])
         fitted = cross_fit(corrector, groups=self.cells.table["subject"])
         fitted.fit(labels, self.x, self.predicted, seed=self.seed)
         return fitted.corrections(self.x, labels)
