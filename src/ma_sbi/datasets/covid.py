@@ -89,7 +89,10 @@ def check_daily(daily: pd.DataFrame, countries: Iterable[str], name: str) -> Non
     for code in countries:
         days = pd.DatetimeIndex(daily.loc[daily["iso3"] == code, "date"])
         if len(days) == 0:
-            raise ValueError(f"{name} has no rows for {code}")
+            known = ", ".join(sorted(daily["iso3"].unique())) or "none"
+            raise ValueError(
+                f"{name} has no rows for {code}; countries= may name those it has ({known})"
+            )
         if days.has_duplicates:
             twice = days[days.duplicated()].unique()
             raise ValueError(
