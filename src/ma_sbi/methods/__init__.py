@@ -1,0 +1,71 @@
+"""Methods: MA-SBI and its rivals under one interface.
+
+Every method is fitted to the same :class:`Materials` and sampled the same way, so that
+one can be exchanged for another::
+
+    materials = Materials(prior=prior, posterior=posterior, calibration=calibration)
+    draws = get_method("rope").fit(materials, seed=0).sample(1000, x_obs, context)
+
+``METHODS`` names them all with the settings of the paper or of their authors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ma_sbi.correctors import ShiftCorrector
+from ma_sbi.encoders import HashEncoder
+from ma_sbi.methods.ma_sbi import MASBI
+from ma_sbi.methods.materials import NEEDS, Calibration, Materials, Need, Simulations
+from ma_sbi.methods.method import CorrectingMethod, Method, RetrainedMethod
+from ma_sbi.methods.npe import NPE, Oracle, Prior
+
+__all__ = [
+    "MASBI",
+    "METHODS",
+    "NEEDS",
+    "NPE",
+    "Calibration",
+    "CorrectingMethod",
+    "Materials",
+    "Method",
+    "Need",
+    "Oracle",
+    "Prior",
+    "RetrainedMethod",
+    "Simulations",
+    "get_method",
+]
+
+METHODS: dict[str, Callable[..., Method]] = {
+    "prior": Prior,
+    "npe": NPE,
+    "ma_sbi": MASBI,
+    "ma_sbi_paper": partial(MASBI, corrector=ShiftCorrector(HashEncoder(), "paper")),
+    "oracle": Oracle,
+}
+"""Every method by name; a form of a method is the method with other options."""
+
+
+def get_method(name: str, **options: Any) -> Method:
+    """Make a method by its name.
+
+    Args:
+        name: One of the keys of ``METHODS``.
+        **options: Passed on, for example ``tau=0.9`` for ``"rope"``.
+
+    Returns:
+        The method, not fitted yet.
+
+    Raises:
+        ValueError: If there is no method of that name.
+
+    Example:
+        >>> sorted(get_method("ma_sbi").needs)
+        ['context', 'pairs', 'posterior']
+    """
+    if name not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
+    return METHODS[name](**options)

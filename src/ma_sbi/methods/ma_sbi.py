@@ -1,0 +1,59 @@
+"""MA-SBI under the interface of its rivals."""
+
+from __future__ import annotations
+
+from sklearn.base import clone
+from torch import Tensor
+
+from ma_sbi.context import Entries
+from ma_sbi.correctors.composed import FittedCorrector
+from ma_sbi.correctors.shift import ShiftCorrector
+from ma_sbi.encoders import HashEncoder
+from ma_sbi.methods.materials import Materials, Need
+from ma_sbi.methods.method import CorrectingMethod
+from ma_sbi.protocols import Corrections
+
+__all__ = ["MASBI"]
+
+
+class MASBI(CorrectingMethod):
+    """A corrector learned from context, before the trained posterior.
+
+    The same as ``CorrectedPosterior(posterior, corrector)``, for comparisons.
+
+    Args:
+        corrector: Any corrector, not fitted yet; a shift predicted from hashed text, in
+            closed form, if None.
+    """
+
+    reference = "MA-SBI"
+
+    def __init__(self, corrector: FittedCorrector | None = None) -> None:
+        self.corrector = corrector
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """Pairs or a pool of simulations, as the corrector learns from."""
+        data: Need = "pairs" if self._corrector.axes().fitting.paired else "simulations"
+        return frozenset({"posterior", "context", data})
+
+    @property
+    def _corrector(self) -> FittedCorrector:
+        if self.corrector is None:
+            return ShiftCorrector(HashEncoder())
+        return self.corrector
+
+    def _fit(self, materials: Materials, seed: int | None) -> None:
+        corrector = clone(self._corrector)
+        context, x_obs = materials.take("context"), materials.take("x_obs")
+        if corrector.axes().fitting.paired:
+            corrector.fit(context, x_obs, materials.take("pairs"), seed=seed)
+        else:
+            pool = materials.take("simulations").x
+            corrector.fit(context, x_obs, simulations=pool, seed=seed)
+        self.corrector_ = corrector
+
+    def _corrections(
+        self, x: Tensor, context: Entries | None, seed: int | None
+    ) -> Corrections:
+        return self.corrector_.corrections(x, context)

@@ -1,0 +1,61 @@
+"""Tests for ma_sbi.methods.materials."""
+
+import pytest
+import torch
+
+from ma_sbi.methods import Calibration, Materials, Simulations
+from tests.posteriors import PRIOR, sbi_npe
+
+ROWS = torch.zeros(5, 3)
+
+
+def test_has_names_what_is_there():
+    materials = Materials(
+        prior=PRIOR, calibration=Calibration(ROWS, theta=ROWS), unlabelled=ROWS
+    )
+    assert materials.has == {"x_obs", "theta*", "unlabelled"}
+    assert materials.dim_x == 3
+
+
+def test_what_is_not_there_cannot_be_taken():
+    with pytest.raises(ValueError, match="simulator="):
+        Materials(prior=PRIOR).simulate(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Simulations(ROWS, ROWS[:4]), "5 and 4 rows"),
+        (lambda: Calibration(ROWS, theta=ROWS[:4]), "calibration.theta"),
+        (lambda: Calibration(ROWS, x_sim=torch.zeros(5, 2)), "3 columns"),
+        (lambda: Calibration(ROWS, context=["a"]), "one entry per observation"),
+        (lambda: Calibration(ROWS / 0), "finite"),
+        (
+            lambda: Materials(
+                prior=PRIOR, calibration=Calibration(ROWS), unlabelled=torch.zeros(5, 2)
+            ),
+            "unlabelled: 2",
+        ),
+        (
+            lambda: Materials(prior=PRIOR, simulations=Simulations(ROWS[:, :2], ROWS)),
+            "like the prior",
+        ),
+        (lambda: Materials(prior=PRIOR, posterior=sbi_npe()), "from_sbi"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_a_simulator_without_a_seed_is_seeded_from_outside():
+    materials = Materials(prior=PRIOR, simulator=lambda theta: torch.randn(len(theta), 2))
+    first, second = (materials.draw_prior(4, seed=3) for _ in range(2))
+    assert torch.equal(first.x, second.x)
+    assert torch.equal(first.theta, second.theta)
+
+
+def test_a_simulator_that_loses_rows_is_refused():
+    materials = Materials(prior=PRIOR, simulator=lambda theta: theta[1:])
+    with pytest.raises(ValueError, match="returned"):
+        materials.simulate(ROWS)
