@@ -27,7 +27,10 @@ small_flow = partial(
 small_ddpm = partial(fit_ddpm, hidden=64, epochs=10, num_steps=50, schedule="rescaled")
 
 # Options that make a fit small; a method without an entry is fitted as it is.
-SMALL: dict[str, dict] = {}
+SMALL: dict[str, dict] = {
+    "concat": {"backbone": small_flow},
+    "concat_simulations": {"backbone": small_flow},
+}
 
 
 def simulate(theta, *, seed=None):

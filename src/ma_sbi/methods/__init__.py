@@ -17,10 +17,12 @@ from typing import Any
 
 from ma_sbi.correctors import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
+from ma_sbi.methods.concat import ConcatNPE
 from ma_sbi.methods.ma_sbi import MASBI
 from ma_sbi.methods.materials import NEEDS, Calibration, Materials, Need, Simulations
 from ma_sbi.methods.method import CorrectingMethod, Method, RetrainedMethod
 from ma_sbi.methods.npe import NPE, Oracle, Prior
+from ma_sbi.methods.regression import ContextToTheta, ContextToX
 
 __all__ = [
     "MASBI",
@@ -28,6 +30,9 @@ __all__ = [
     "NEEDS",
     "NPE",
     "Calibration",
+    "ConcatNPE",
+    "ContextToTheta",
+    "ContextToX",
     "CorrectingMethod",
     "Materials",
     "Method",
@@ -42,6 +47,10 @@ __all__ = [
 METHODS: dict[str, Callable[..., Method]] = {
     "prior": Prior,
     "npe": NPE,
+    "concat": ConcatNPE,
+    "concat_simulations": partial(ConcatNPE, with_simulations=True),
+    "context_to_theta": ContextToTheta,
+    "context_to_x": ContextToX,
     "ma_sbi": MASBI,
     "ma_sbi_paper": partial(MASBI, corrector=ShiftCorrector(HashEncoder(), "paper")),
     "oracle": Oracle,

@@ -29,7 +29,8 @@ class Method(BaseEstimator, ABC):
     constructor; :class:`~ma_sbi.methods.Materials` holds the data. What a method needs
     and which laws it keeps are declared here, so that tables and tests are derived from
     them. Hooks for subclasses: ``_fit`` and ``_sample``, and ``_log_prob`` if there is a
-    density.
+    density. They are given checked input; the context is a Series or DataFrame, or None
+    for a method that does not need it.
 
     Attributes:
         reference: Where the method is described.
@@ -132,11 +133,11 @@ class Method(BaseEstimator, ABC):
 
     @abstractmethod
     def _sample(
-        self, num_samples: int, x: Tensor, context: Entries | None, seed: int | None
+        self, num_samples: int, x: Tensor, context: Any, seed: int | None
     ) -> Tensor:
         """Draw for checked input."""
 
-    def _log_prob(self, theta: Tensor, x: Tensor, context: Entries | None) -> Tensor:
+    def _log_prob(self, theta: Tensor, x: Tensor, context: Any) -> Tensor:
         """Evaluate for checked input, where there is a density."""
         raise NotImplementedError
 
@@ -181,18 +182,16 @@ class CorrectingMethod(Method):
         return super().fit(materials, seed=seed)
 
     @abstractmethod
-    def _corrections(
-        self, x: Tensor, context: Entries | None, seed: int | None
-    ) -> Corrections:
+    def _corrections(self, x: Tensor, context: Any, seed: int | None) -> Corrections:
         """Return candidates for checked input."""
 
     def _sample(
-        self, num_samples: int, x: Tensor, context: Entries | None, seed: int | None
+        self, num_samples: int, x: Tensor, context: Any, seed: int | None
     ) -> Tensor:
         shown = self._corrections(x, context, derive(seed, "corrections"))
         return sample_mixture(self.posterior_, num_samples, shown, seed=seed)
 
-    def _log_prob(self, theta: Tensor, x: Tensor, context: Entries | None) -> Tensor:
+    def _log_prob(self, theta: Tensor, x: Tensor, context: Any) -> Tensor:
         return log_prob_mixture(
             self.posterior_, theta, self._corrections(x, context, seed=None)
         )
@@ -206,15 +205,15 @@ class RetrainedMethod(Method):
 
     posterior_: Any  # with a density or without
 
-    def _condition(self, x: Tensor, context: Entries | None) -> Tensor:
+    def _condition(self, x: Tensor, context: Any) -> Tensor:
         """Turn checked input into what the posterior was trained on; x itself here."""
         return x
 
     def _sample(
-        self, num_samples: int, x: Tensor, context: Entries | None, seed: int | None
+        self, num_samples: int, x: Tensor, context: Any, seed: int | None
     ) -> Tensor:
         condition = self._condition(x, context)
         return self.posterior_.sample(num_samples, condition, seed=seed)
 
-    def _log_prob(self, theta: Tensor, x: Tensor, context: Entries | None) -> Tensor:
+    def _log_prob(self, theta: Tensor, x: Tensor, context: Any) -> Tensor:
         return self.posterior_.log_prob(theta, self._condition(x, context))
