@@ -1,5 +1,6 @@
 """Tests for the command line."""
 
+import json
 import re
 
 import pytest
@@ -7,6 +8,7 @@ from typer.testing import CliRunner
 
 from ma_sbi import __version__
 from ma_sbi.cli import app
+from ma_sbi.methods import METHODS
 
 runner = CliRunner()
 
@@ -44,3 +46,26 @@ def test_the_demo_refuses_too_little_before_it_starts(options, tmp_path):
     result = runner.invoke(app, ["demo", "--out", str(tmp_path / "x"), *options])
     assert result.exit_code == 2
     assert not (tmp_path / "x").exists()
+
+
+def test_every_method_is_listed_with_what_it_needs():
+    result = runner.invoke(app, ["methods"], env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    for name in METHODS:
+        assert re.search(rf"^ +{name} ", result.output, re.MULTILINE)
+    listed = json.loads(runner.invoke(app, ["methods", "--json"]).output)
+    needs = {row["name"]: row["needs"] for row in listed}
+    assert needs["ma_sbi"] == ["posterior", "context", "pairs"]
+    assert "theta*" in needs["concat"]
+
+
+def test_one_method_is_told_in_full():
+    output = runner.invoke(app, ["methods", "concat"]).output
+    assert "with_simulations" in output
+    assert "true parameters" in output
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones():
+    result = runner.invoke(app, ["methods", "nope"], env={"COLUMNS": "400"})
+    assert result.exit_code == 2
+    assert "ma_sbi" in result.output

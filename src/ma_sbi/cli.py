@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -117,3 +119,56 @@ def demo(
     plot_posteriors(first, texts, limits=(-1.05, 1.05)).savefig(picture, dpi=150)
     elapsed = time.perf_counter() - started
     console.print(f"The picture is {picture} ({elapsed:.0f} s in all).")
+
+
+@app.command()
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(help="One method, to read all about it.")
+    ] = None,
+    *,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, for other programs.")
+    ] = False,
+) -> None:
+    """List MA-SBI and its rivals, and the data that each needs."""
+    from ma_sbi.methods import METHODS, describe_methods
+
+    if name is not None and name not in METHODS:
+        raise typer.BadParameter(f"there is no {name!r}; known are {', '.join(METHODS)}")
+    described = [row for row in describe_methods() if name in (None, row["name"])]
+    if json:
+        typer.echo(dumps(described, indent=2))
+    elif name is None:
+        Console().print(_method_table(described))
+    else:
+        _print_method(described[0])
+
+
+def _method_table(described: list[dict[str, Any]]) -> Table:
+    table = Table(
+        box=SIMPLE,
+        caption="theta*: true parameters of real observations; pairs: simulations at "
+        "their inputs.\nAll about one: ma-sbi methods NAME",
+        caption_justify="left",
+    )
+    table.add_column("Method", no_wrap=True)
+    table.add_column("Needs")
+    table.add_column("Amortised")
+    table.add_column("Reference")
+    for row in described:
+        needs = ", ".join(row["needs"]) or "nothing"
+        amortised = "yes" if row["amortised"] else "no"
+        table.add_row(row["name"], needs, amortised, row["reference"])
+    return table
+
+
+def _print_method(row: dict[str, Any]) -> None:
+    from ma_sbi.methods import NEEDS
+
+    typer.echo(f"{row['name']}: {row['description']}\n")
+    typer.echo(f"Reference: {row['reference']}")
+    for heading, kinds in (("Needs", row["needs"]), ("Uses, if there", row["uses"])):
+        for kind in kinds:
+            typer.echo(f"{heading}: {kind}: {NEEDS[kind]}")
+    typer.echo("Options: " + ", ".join(f"{k}={v}" for k, v in row["options"].items()))

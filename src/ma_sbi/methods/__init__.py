@@ -11,6 +11,7 @@ one can be exchanged for another::
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -41,6 +42,7 @@ __all__ = [
     "Prior",
     "RetrainedMethod",
     "Simulations",
+    "describe_methods",
     "get_method",
 ]
 
@@ -78,3 +80,31 @@ def get_method(name: str, **options: Any) -> Method:
     if name not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
     return METHODS[name](**options)
+
+
+def describe_methods() -> list[dict[str, Any]]:
+    """Describe every method: what it is, what it needs, which laws it keeps.
+
+    Returns:
+        One row per method with its ``name``, ``description``, ``options`` (as text),
+        ``needs`` and ``uses`` (kinds of material), ``amortised``, ``rows_independent``,
+        ``reads`` and ``reference``.
+    """
+    rows = []
+    for name, make in METHODS.items():
+        method = make()
+        options = method.get_params(deep=False)
+        rows.append(
+            {
+                "name": name,
+                "description": inspect.getdoc(type(method)),
+                "options": {key: repr(value) for key, value in options.items()},
+                "needs": [kind for kind in NEEDS if kind in method.needs],
+                "uses": [kind for kind in NEEDS if kind in method.uses],
+                "amortised": method.amortised,
+                "rows_independent": method.rows_independent,
+                "reads": method.reads,
+                "reference": method.reference,
+            }
+        )
+    return rows

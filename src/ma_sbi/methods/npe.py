@@ -17,7 +17,7 @@ __all__ = ["NPE", "Oracle", "Prior"]
 class NPE(CorrectingMethod):
     """The trained posterior at the observation as it is."""
 
-    reference = "Papamakarios & Murray 2016; Greenberg et al. 2019"
+    reference = "Greenberg et al. 2019"
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
         pass

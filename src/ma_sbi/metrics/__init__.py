@@ -1,6 +1,7 @@
 """How good a posterior is, and whether one is as good as another."""
 
 from ma_sbi.metrics.c2st import RECIPES, c2st, c2st_batch
+from ma_sbi.metrics.coverage import acauc, lpp
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
 from ma_sbi.metrics.paired import PairedGain, paired_gain
@@ -11,11 +12,13 @@ __all__ = [
     "Equivalence",
     "GapClosed",
     "PairedGain",
+    "acauc",
     "c2st",
     "c2st_batch",
     "excess_error",
     "gap_closed",
     "log_score",
+    "lpp",
     "paired_gain",
     "posterior_mean_error",
     "tost_paired",
