@@ -10,6 +10,7 @@ import torch
 
 from ma_sbi import fit_ddpm, fit_flow
 from ma_sbi.methods import METHODS, Calibration, Materials, Simulations, get_method
+from ma_sbi.methods.marginal import fit_marginal
 from tests.posteriors import NOISE, PRIOR, ddpm_posterior, flow_posterior, simulations
 
 TEXTS = ["All is well.", "The sensor reads high."]
@@ -25,11 +26,16 @@ small_flow = partial(
     patience=3,
 )
 small_ddpm = partial(fit_ddpm, hidden=64, epochs=10, num_steps=50, schedule="rescaled")
+small_marginal = partial(fit_marginal, flow="maf", num_transforms=2, max_epochs=10)
 
 # Options that make a fit small; a method without an entry is fitted as it is.
 SMALL: dict[str, dict] = {
     "concat": {"backbone": small_flow},
     "concat_simulations": {"backbone": small_flow},
+    "nnpe": {"backbone": small_flow},
+    "nnpe_isotropic": {"backbone": small_flow},
+    "nnpe_matched": {"backbone": small_flow},
+    "rnpe": {"density": small_marginal, "num_steps": 60},
 }
 
 

@@ -22,19 +22,24 @@ from ma_sbi.methods.concat import ConcatNPE
 from ma_sbi.methods.ma_sbi import MASBI
 from ma_sbi.methods.materials import NEEDS, Calibration, Materials, Need, Simulations
 from ma_sbi.methods.method import CorrectingMethod, Method, RetrainedMethod
+from ma_sbi.methods.nnpe import NNPE, IsotropicNNPE
 from ma_sbi.methods.npe import NPE, Oracle, Prior
 from ma_sbi.methods.regression import ContextToTheta, ContextToX
+from ma_sbi.methods.rnpe import RNPE
 
 __all__ = [
     "MASBI",
     "METHODS",
     "NEEDS",
+    "NNPE",
     "NPE",
+    "RNPE",
     "Calibration",
     "ConcatNPE",
     "ContextToTheta",
     "ContextToX",
     "CorrectingMethod",
+    "IsotropicNNPE",
     "Materials",
     "Method",
     "Need",
@@ -55,6 +60,10 @@ METHODS: dict[str, Callable[..., Method]] = {
     "context_to_x": ContextToX,
     "ma_sbi": MASBI,
     "ma_sbi_paper": partial(MASBI, corrector=ShiftCorrector(HashEncoder(), "paper")),
+    "nnpe": NNPE,
+    "nnpe_isotropic": IsotropicNNPE,
+    "nnpe_matched": partial(IsotropicNNPE, scale="matched"),
+    "rnpe": RNPE,
     "oracle": Oracle,
 }
 """Every method by name; a form of a method is the method with other options."""
