@@ -19,20 +19,26 @@ from typing import Any
 from ma_sbi.correctors import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.methods.concat import ConcatNPE
+from ma_sbi.methods.fmcpe import FMCPE
 from ma_sbi.methods.ma_sbi import MASBI
 from ma_sbi.methods.materials import NEEDS, Calibration, Materials, Need, Simulations
 from ma_sbi.methods.method import CorrectingMethod, Method, RetrainedMethod
 from ma_sbi.methods.nnpe import NNPE, IsotropicNNPE
 from ma_sbi.methods.npe import NPE, Oracle, Prior
+from ma_sbi.methods.pull_back import RoPEEMD, RoPESinkhorn
+from ma_sbi.methods.npe_rs import NPERS
 from ma_sbi.methods.regression import ContextToTheta, ContextToX
 from ma_sbi.methods.rnpe import RNPE
+from ma_sbi.methods.rope import RoPE
 
 __all__ = [
+    "FMCPE",
     "MASBI",
     "METHODS",
     "NEEDS",
     "NNPE",
     "NPE",
+    "NPERS",
     "RNPE",
     "Calibration",
     "ConcatNPE",
@@ -46,6 +52,9 @@ __all__ = [
     "Oracle",
     "Prior",
     "RetrainedMethod",
+    "RoPE",
+    "RoPEEMD",
+    "RoPESinkhorn",
     "Simulations",
     "describe_methods",
     "get_method",
@@ -58,12 +67,21 @@ METHODS: dict[str, Callable[..., Method]] = {
     "concat_simulations": partial(ConcatNPE, with_simulations=True),
     "context_to_theta": ContextToTheta,
     "context_to_x": ContextToX,
+    "fmcpe": FMCPE,
     "ma_sbi": MASBI,
     "ma_sbi_paper": partial(MASBI, corrector=ShiftCorrector(HashEncoder(), "paper")),
     "nnpe": NNPE,
     "nnpe_isotropic": IsotropicNNPE,
     "nnpe_matched": partial(IsotropicNNPE, scale="matched"),
+    "npe_rs": NPERS,
     "rnpe": RNPE,
+    "rope": partial(RoPE, rows="unlabelled"),
+    "rope_star": partial(RoPE, rows="unlabelled", tau=0.9),
+    "rope_ot_only": partial(RoPE, rows="unlabelled", fine_tune=False),
+    "rope_paper": partial(RoPE, tau=0.9, num_simulations=2_000),
+    "rope_paper_ot_only": partial(RoPE, tau=0.9, num_simulations=2_000, fine_tune=False),
+    "rope_emd": RoPEEMD,
+    "rope_sinkhorn": RoPESinkhorn,
     "oracle": Oracle,
 }
 """Every method by name; a form of a method is the method with other options."""
