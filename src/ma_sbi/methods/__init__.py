@@ -25,8 +25,8 @@ from ma_sbi.methods.materials import NEEDS, Calibration, Materials, Need, Simula
 from ma_sbi.methods.method import CorrectingMethod, Method, RetrainedMethod
 from ma_sbi.methods.nnpe import NNPE, IsotropicNNPE
 from ma_sbi.methods.npe import NPE, Oracle, Prior
-from ma_sbi.methods.pull_back import RoPEEMD, RoPESinkhorn
 from ma_sbi.methods.npe_rs import NPERS
+from ma_sbi.methods.pull_back import RoPEEMD, RoPESinkhorn
 from ma_sbi.methods.regression import ContextToTheta, ContextToX
 from ma_sbi.methods.rnpe import RNPE
 from ma_sbi.methods.rope import RoPE
