@@ -33,11 +33,13 @@ SMALL: dict[str, dict] = {
     "concat": {"backbone": small_flow},
     "concat_simulations": {"backbone": small_flow},
     "fmcpe": {"epochs": 10, "num_steps_training": 10, "hidden": 32, "num_blocks": 2},
+    "frisbi": {"backbone": small_flow, "num_draws": 10, "epochs": 30},
     "nnpe": {"backbone": small_flow},
     "nnpe_isotropic": {"backbone": small_flow},
     "nnpe_matched": {"backbone": small_flow},
     "npe_rs": {"num_transforms": 2, "hidden": (32,), "max_epochs": 10, "patience": 3},
     "rnpe": {"density": small_marginal, "num_steps": 60},
+    "rope_sinkhorn": {"grid": (0.1, 1.0)},
 }
 
 

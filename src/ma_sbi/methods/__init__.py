@@ -20,6 +20,7 @@ from ma_sbi.correctors import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.methods.concat import ConcatNPE
 from ma_sbi.methods.fmcpe import FMCPE
+from ma_sbi.methods.frisbi import FRISBI
 from ma_sbi.methods.ma_sbi import MASBI
 from ma_sbi.methods.materials import NEEDS, Calibration, Materials, Need, Simulations
 from ma_sbi.methods.method import CorrectingMethod, Method, RetrainedMethod
@@ -33,6 +34,7 @@ from ma_sbi.methods.rope import RoPE
 
 __all__ = [
     "FMCPE",
+    "FRISBI",
     "MASBI",
     "METHODS",
     "NEEDS",
@@ -68,6 +70,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "context_to_theta": ContextToTheta,
     "context_to_x": ContextToX,
     "fmcpe": FMCPE,
+    "frisbi": FRISBI,
     "ma_sbi": MASBI,
     "ma_sbi_paper": partial(MASBI, corrector=ShiftCorrector(HashEncoder(), "paper")),
     "nnpe": NNPE,

