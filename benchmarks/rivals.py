@@ -1,0 +1,300 @@
+"""Table 1 of the paper with every method, and the sweeps it mentions; one seed.
+
+Trains each backbone once per task, fits every method to the same 500 calibration rows and
+samples all test rows together. Finished cells are files in `--out`; a run that was stopped
+goes on where it was. `table` prints ours beside the paper's.
+
+    python benchmarks/rivals.py run --workers 2
+    python benchmarks/rivals.py table
+"""
+
+import argparse
+import json
+import os
+import time
+import traceback
+import warnings
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import groupby
+from pathlib import Path
+
+import joblib
+import pandas as pd
+import torch
+
+from ma_sbi import fit_ddpm, fit_flow, load_ddpm, load_flow
+from ma_sbi.correctors import Network
+from ma_sbi.methods import METHODS, Calibration, Materials, Simulations, get_method
+from ma_sbi.metrics import acauc, c2st_batch, gap_closed, log_score, posterior_mean_error
+from ma_sbi.tasks import get_task
+
+NUM_CALIBRATION, NUM_UNLABELLED, NUM_DRAWS = 500, 2000, 500
+# As many simulations as the tasks' own figures use (docs/tasks.md).
+NUM_SIMULATIONS = {
+    "gaussian_linear": 10_000,
+    "slcp": 100_000,
+    "two_moons": 10_000,
+    "sir_delay": 50_000,
+    "ddm": 50_000,
+}
+METRIC = {"sir_delay": "MSE of log theta", "ddm": "MSE"}  # C2ST for the others
+BACKBONES = {
+    "ddpm": (fit_ddpm, load_ddpm),
+    "maf": (partial(fit_flow, flow="maf", batch_size=1000), load_flow),
+}
+# As the paper ran them: twelve test rows at a time, a network where we have a closed form.
+TOGETHER = {"rope_paper": 12, "rope_paper_ot_only": 12}
+PAPER_FORMS = {
+    "context_to_theta, paper": (
+        "context_to_theta",
+        {"fitting": Network(), "spread": "none"},
+    ),
+    "context_to_x, paper": ("context_to_x", {"fitting": Network()}),
+}
+# Raw values of Table 9 of the paper, tasks in the order of NUM_SIMULATIONS.
+PAPER = {
+    "npe": (0.557, 0.784, 0.924, 40.41, 0.0455),
+    "nnpe_isotropic": (None, 0.768, 0.967, 1.066, 0.0218),
+    "nnpe_matched": (0.558, None, None, None, None),
+    "concat": (0.570, 0.951, 0.981, 0.064, 0.0374),
+    "rope_emd": (0.544, 0.772, 0.928, 0.091, 0.0366),
+    "rope_sinkhorn": (0.547, 0.777, 0.915, 0.770, 0.0451),
+    "context_to_theta, paper": (0.962, 0.996, 0.999, None, 0.2423),
+    "context_to_x, paper": (0.798, 0.994, 1.000, None, 0.2903),
+    "ma_sbi_paper": (0.509, 0.745, 0.726, 4.55, 0.0223),
+    "oracle": (0.504, 0.742, 0.716, 0.002, 0.0217),
+}
+PAPER_CLOSED = {
+    "nnpe_isotropic": (-88, 20, -21, 97, 99),
+    "nnpe_matched": (-2, None, None, None, None),
+    "concat": (-25, -425, -28, 100, 24),
+    "rope_emd": (9, 28, -2, 99.8, 80),
+    "rope_sinkhorn": (18, 22, 4, 98, 2),
+    "context_to_theta, paper": (-776, -448, -36, None, -824),
+    "context_to_x, paper": (-462, -374, -37, None, -1025),
+    "ma_sbi_paper": (91, 93, 95, 87, 101),
+}
+# The paper's sweeps on SLCP: (label, method, options, unlabelled rows).
+SWEEPS = [
+    *(
+        (f"sinkhorn epsilon={value:g}", "rope_sinkhorn", {"epsilon": value}, None)
+        for value in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+    ),
+    *(
+        (f"nnpe scale={value:g}", "nnpe_isotropic", {"scale": value}, None)
+        for value in (0.03, 0.1, 1.0, 3.0)
+    ),
+    *(
+        (f"{name} N_s={value}", name, {"num_simulations": value}, None)
+        for name in TOGETHER
+        for value in (200, 500, 1000, 5000)
+    ),
+    *(
+        (f"{name} N_o={value}", name, {"rows": "unlabelled"}, value - 12)
+        for name in TOGETHER
+        for value in (50, 200, 500, 2000)
+    ),
+]
+
+
+@lru_cache
+def world(name, seed):
+    """Make the task, its training, calibration and test rows, and the exact answers."""
+    task = get_task(name)
+    calibration = task.draw(NUM_CALIBRATION, seed=seed + 1000)
+    unlabelled = task.draw(NUM_UNLABELLED, seed=seed + 2000).x_obs
+    if name in METRIC:
+        return task, calibration, unlabelled, task.draw(300, seed=seed + 1), None
+    # Twelve observations in all four regimes, three observations after another.
+    once = task.draw(12, seed=seed + 1)
+    rows = torch.arange(12).repeat_interleave(len(task.regimes))
+    regime = torch.arange(len(task.regimes)).repeat(12)
+    x_sim = once.x_sim[rows]
+    test = once._replace(
+        theta=once.theta[rows],
+        x_sim=x_sim,
+        x_obs=task.depart(x_sim, regime),
+        regime=regime,
+        context=task.contexts(regime),
+    )
+    exact = task.reference(once.x_sim, NUM_DRAWS, seed=seed)[:, rows]
+    return task, calibration, unlabelled, test, exact
+
+
+def base_posterior(name, backbone, seed, out):
+    """Train the backbone, or read it back."""
+    fit, load = BACKBONES[backbone]
+    path = Path(out) / f"{name}-{backbone}-{seed}.posterior"
+    task = get_task(name)
+    if not path.exists():
+        train = task.draw(NUM_SIMULATIONS[name], seed=seed)
+        posterior = fit(task.prior, train.theta, train.x_sim, seed=seed)
+        posterior.save(path.with_suffix(".partial"))
+        path.with_suffix(".partial").rename(path)
+    return load(path, task.prior)
+
+
+def run_cell(cell, out):
+    """Fit one method, sample all test rows, score, and write one small file."""
+    label, method_name, options, num_unlabelled = cell["method"]
+    file = Path(out) / (cell_name(cell) + ".json")
+    task, calibration, unlabelled, test, exact = world(cell["task"], cell["seed"])
+    train = task.draw(NUM_SIMULATIONS[cell["task"]], seed=cell["seed"])
+    materials = Materials(
+        prior=task.prior,
+        posterior=base_posterior(cell["task"], cell["backbone"], cell["seed"], out),
+        simulations=Simulations(train.theta, train.x_sim),
+        simulator=task.simulate,
+        calibration=Calibration(
+            calibration.x_obs, calibration.context, calibration.x_sim, calibration.theta
+        ),
+        unlabelled=unlabelled[:num_unlabelled],
+    )
+    method = get_method(method_name, **options)
+    if "backbone" in method.get_params():
+        method.set_params(backbone=BACKBONES[cell["backbone"]][0])
+    if method_name == "npe_rs":  # it is trained on the observations to be analysed
+        materials = replace(materials, unlabelled=test.x_obs)
+    start = time.perf_counter()
+    method.fit(materials, seed=cell["seed"])
+    fitted = time.perf_counter()
+    x = test.x_sim if method.reads == "x_sim" else test.x_obs
+    at_once = TOGETHER.get(method_name, len(x))
+    batches = [slice(start, start + at_once) for start in range(0, len(x), at_once)]
+    draws = torch.cat(
+        [
+            method.sample(NUM_DRAWS, x[rows], test.context[rows], seed=cell["seed"])
+            for rows in batches
+        ],
+        dim=1,
+    )
+    sampled = time.perf_counter()
+    row = {
+        "task": cell["task"],
+        "backbone": cell["backbone"],
+        "method": label,
+        "seed": cell["seed"],
+        "num_test": len(x),
+        "seconds_fit": round(fitted - start, 2),
+        "seconds_sample": round(sampled - fitted, 2),
+        "acauc": round(acauc(draws, test.theta).mean().item(), 4),
+    }
+    if method.has_density:
+        scores = [
+            log_score(
+                method, test.theta[rows], x[rows], context=[test.context[i] for i in rows]
+            )
+            for rows in batches
+        ]
+        row["log_score"] = round(torch.cat(scores).mean().item(), 4)
+    if exact is None:
+        transform = torch.log if cell["task"] == "sir_delay" else None
+        if transform is not None:  # an exploding flow may leave float32
+            draws = draws.clamp(1e-30, 1e30)
+        values = posterior_mean_error(draws, test.theta, transform=transform)
+    else:
+        values = c2st_batch(draws, exact, recipe="fast")
+    row["values"] = [round(value, 5) for value in values.tolist()]
+    file.with_suffix(".partial").write_text(json.dumps(row))
+    file.with_suffix(".partial").rename(file)
+
+
+def cell_name(cell):
+    label = cell["method"][0].replace(" ", "_").replace(",", "").replace("=", "")
+    return f"{cell['task']}-{cell['backbone']}-{cell['seed']}-{label}"
+
+
+def cells(given):
+    """List what is to be done."""
+    methods = [(name, name, {}, None) for name in METHODS]
+    methods += [
+        (label, name, options, None) for label, (name, options) in PAPER_FORMS.items()
+    ]
+    for task in given.tasks:
+        for backbone in given.backbones:
+            chosen = methods + (SWEEPS if task == "slcp" else [])
+            for method in chosen:
+                wanted = given.methods is None or method[0] in given.methods
+                fits = "diffusion" not in get_method(method[1]).needs or backbone == "ddpm"
+                if wanted and fits:
+                    yield {
+                        "task": task,
+                        "backbone": backbone,
+                        "method": method,
+                        "seed": given.seed,
+                    }
+
+
+def attempt(function, *arguments):
+    """Run on one thread; a failure is reported and stops nothing else."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    start = time.perf_counter()
+    try:
+        function(*arguments)
+    except Exception:  # noqa: BLE001 (reported below)
+        print(f"FAILED {arguments[:3]}\n{traceback.format_exc()}", flush=True)
+        return
+    name = cell_name(arguments[0]) if function is run_cell else " ".join(arguments[:2])
+    print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def run(given):
+    out = Path(given.out)
+    out.mkdir(parents=True, exist_ok=True)
+    todo = [cell for cell in cells(given) if not (out / f"{cell_name(cell)}.json").exists()]
+    bases = sorted({(cell["task"], cell["backbone"]) for cell in todo})
+    with joblib.Parallel(given.workers) as parallel:
+        parallel(
+            joblib.delayed(attempt)(base_posterior, task, backbone, given.seed, out)
+            for task, backbone in sorted(bases, key=lambda b: -NUM_SIMULATIONS[b[0]])
+        )
+        parallel(joblib.delayed(attempt)(run_cell, cell, out) for cell in todo)
+
+
+def collect(out):
+    """Read every finished cell, methods in the order of the registry."""
+    order = [*METHODS, *PAPER_FORMS, *(sweep[0] for sweep in SWEEPS)]
+    rows = [json.loads(path.read_text()) for path in Path(out).glob("*.json")]
+    rows.sort(key=lambda row: (row["task"], row["backbone"], order.index(row["method"])))
+    for _, group in groupby(rows, key=lambda row: (row["task"], row["backbone"])):
+        group = list(group)
+        values = {row["method"]: torch.tensor(row["values"]) for row in group}
+        ends = values.get("npe"), values.get("oracle")
+        for row in group:
+            value = values[row["method"]]
+            row["metric"] = METRIC.get(row["task"], "C2ST")
+            row["mean"] = round(value.mean().item(), 4)
+            row["error"] = round(value.std().item() / len(value) ** 0.5, 4)
+            if row["method"] not in ("npe", "oracle") and None not in ends:
+                row["gap_closed"] = str(gap_closed(ends[0], value, ends[1]))
+            position = list(NUM_SIMULATIONS).index(row["task"])
+            for key, known in (("paper", PAPER), ("paper_closed", PAPER_CLOSED)):
+                row[key] = known.get(row["method"], [None] * 5)[position]
+            yield row
+
+
+def table(given):
+    frame = pd.DataFrame(collect(given.out)).drop(columns=["values", "seed"])
+    if given.csv:
+        frame.to_csv(given.csv, index=False)
+    for (task, backbone), group in frame.groupby(["task", "backbone"], sort=False):
+        print(f"\n{task}, {backbone}, {group['metric'].iloc[0]}")
+        shown = group.drop(columns=["task", "backbone", "metric"]).set_index("method")
+        print(shown.to_string(na_rep=""))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", choices=["run", "table"])
+    parser.add_argument("--tasks", nargs="+", default=list(NUM_SIMULATIONS))
+    parser.add_argument("--backbones", nargs="+", default=list(BACKBONES))
+    parser.add_argument("--methods", nargs="+")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", default="build/rivals")
+    parser.add_argument("--csv", help="where `table` writes what it prints")
+    arguments = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    {"run": run, "table": table}[arguments.action](arguments)
