@@ -160,7 +160,11 @@ def load_ddpm(
 
 
 class DiffusionPosterior(Amortized):
-    """A trained diffusion model; made by :func:`fit_ddpm`."""
+    """A trained diffusion model; made by :func:`fit_ddpm`.
+
+    A guided model is a subclass with another ``_clean``, from which every step of either
+    sampler is made, or with a ``_settle`` of its own.
+    """
 
     def __init__(
         self,
@@ -233,6 +237,10 @@ class DiffusionPosterior(Amortized):
         left = self.signal[step]
         return (theta - (1 - left).sqrt() * noise) / left.sqrt()
 
+    def _settle(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
+        """Correct theta at one noise level, for samplers that guide; nothing to do here."""
+        return theta
+
     def _ancestral(self, theta: Tensor, condition: Tensor) -> Tensor:
         """Sample step by step from the reverse transitions (Ho et al., Eq. 6 and 7)."""
         for step in range(len(self.signal) - 1, 0, -1):
@@ -245,6 +253,7 @@ class DiffusionPosterior(Amortized):
             ) / (1 - left)
             variance = (1 - left_next) / (1 - left) * (1 - kept)
             theta = mean + variance.sqrt() * torch.randn_like(theta)
+            theta = self._settle(theta, step - 1, condition)
         return self._clean(theta, 0, condition)
 
     def _multistep(self, theta: Tensor, condition: Tensor) -> Tensor:

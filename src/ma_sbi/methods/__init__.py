@@ -19,6 +19,7 @@ from typing import Any
 from ma_sbi.correctors import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.methods.concat import ConcatNPE
+from ma_sbi.methods.conformal import ConformalRegions, conformal
 from ma_sbi.methods.fmcpe import FMCPE
 from ma_sbi.methods.frisbi import FRISBI
 from ma_sbi.methods.ma_sbi import MASBI
@@ -44,6 +45,7 @@ __all__ = [
     "RNPE",
     "Calibration",
     "ConcatNPE",
+    "ConformalRegions",
     "ContextToTheta",
     "ContextToX",
     "CorrectingMethod",
@@ -58,6 +60,7 @@ __all__ = [
     "RoPEEMD",
     "RoPESinkhorn",
     "Simulations",
+    "conformal",
     "describe_methods",
     "get_method",
 ]
