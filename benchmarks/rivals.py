@@ -75,27 +75,32 @@ PAPER_CLOSED = {
     "context_to_x, paper": (-462, -374, -37, None, -1025),
     "ma_sbi_paper": (91, 93, 95, 87, 101),
 }
-# The paper's sweeps on SLCP: (label, method, options, unlabelled rows).
-SWEEPS = [
-    *(
-        (f"sinkhorn epsilon={value:g}", "rope_sinkhorn", {"epsilon": value}, None)
-        for value in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-    ),
-    *(
-        (f"nnpe scale={value:g}", "nnpe_isotropic", {"scale": value}, None)
-        for value in (0.03, 0.1, 1.0, 3.0)
-    ),
-    *(
-        (f"{name} N_s={value}", name, {"num_simulations": value}, None)
-        for name in TOGETHER
-        for value in (200, 500, 1000, 5000)
-    ),
-    *(
-        (f"{name} N_o={value}", name, {"rows": "unlabelled"}, value - 12)
-        for name in TOGETHER
-        for value in (50, 200, 500, 2000)
-    ),
-]
+# The paper's sweeps on SLCP, with the backbone it used: (label, method, options, unlabelled
+# rows).
+SWEEPS = {
+    "ddpm": [
+        *(
+            (f"sinkhorn epsilon={value:g}", "rope_sinkhorn", {"epsilon": value}, None)
+            for value in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+        ),
+        *(
+            (f"nnpe scale={value:g}", "nnpe_isotropic", {"scale": value}, None)
+            for value in (0.03, 0.1, 1.0, 3.0)
+        ),
+    ],
+    "maf": [
+        *(
+            (f"{name} N_s={value}", name, {"num_simulations": value}, None)
+            for name in TOGETHER
+            for value in (200, 500, 1000, 5000)
+        ),
+        *(
+            (f"{name} N_o={value}", name, {"rows": "unlabelled"}, value - 12)
+            for name in TOGETHER
+            for value in (50, 200, 500, 2000)
+        ),
+    ],
+}
 
 
 @lru_cache
@@ -122,13 +127,13 @@ def world(name, seed):
     return task, calibration, unlabelled, test, exact
 
 
-def base_posterior(name, backbone, seed, out):
+def base_posterior(name, backbone, seed, num_simulations, out):
     """Train the backbone, or read it back."""
     fit, load = BACKBONES[backbone]
     path = Path(out) / f"{name}-{backbone}-{seed}.posterior"
     task = get_task(name)
     if not path.exists():
-        train = task.draw(NUM_SIMULATIONS[name], seed=seed)
+        train = task.draw(num_simulations, seed=seed)
         posterior = fit(task.prior, train.theta, train.x_sim, seed=seed)
         posterior.save(path.with_suffix(".partial"))
         path.with_suffix(".partial").rename(path)
@@ -140,10 +145,11 @@ def run_cell(cell, out):
     label, method_name, options, num_unlabelled = cell["method"]
     file = Path(out) / (cell_name(cell) + ".json")
     task, calibration, unlabelled, test, exact = world(cell["task"], cell["seed"])
-    train = task.draw(NUM_SIMULATIONS[cell["task"]], seed=cell["seed"])
+    train = task.draw(cell["simulations"], seed=cell["seed"])
+    base = [cell[key] for key in ("task", "backbone", "seed", "simulations")]
     materials = Materials(
         prior=task.prior,
-        posterior=base_posterior(cell["task"], cell["backbone"], cell["seed"], out),
+        posterior=base_posterior(*base, out),
         simulations=Simulations(train.theta, train.x_sim),
         simulator=task.simulate,
         calibration=Calibration(
@@ -182,9 +188,7 @@ def run_cell(cell, out):
     }
     if method.has_density:
         scores = [
-            log_score(
-                method, test.theta[rows], x[rows], context=[test.context[i] for i in rows]
-            )
+            log_score(method, test.theta[rows], x[rows], context=test.context[rows])
             for rows in batches
         ]
         row["log_score"] = round(torch.cat(scores).mean().item(), 4)
@@ -213,7 +217,7 @@ def cells(given):
     ]
     for task in given.tasks:
         for backbone in given.backbones:
-            chosen = methods + (SWEEPS if task == "slcp" else [])
+            chosen = methods + (SWEEPS[backbone] if task == "slcp" else [])
             for method in chosen:
                 wanted = given.methods is None or method[0] in given.methods
                 fits = "diffusion" not in get_method(method[1]).needs or backbone == "ddpm"
@@ -223,6 +227,7 @@ def cells(given):
                         "backbone": backbone,
                         "method": method,
                         "seed": given.seed,
+                        "simulations": min(NUM_SIMULATIONS[task], given.simulations),
                     }
 
 
@@ -244,18 +249,19 @@ def run(given):
     out = Path(given.out)
     out.mkdir(parents=True, exist_ok=True)
     todo = [cell for cell in cells(given) if not (out / f"{cell_name(cell)}.json").exists()]
-    bases = sorted({(cell["task"], cell["backbone"]) for cell in todo})
+    keys = ("simulations", "task", "backbone", "seed")
+    bases = sorted({tuple(cell[key] for key in keys) for cell in todo}, reverse=True)
     with joblib.Parallel(given.workers) as parallel:
         parallel(
-            joblib.delayed(attempt)(base_posterior, task, backbone, given.seed, out)
-            for task, backbone in sorted(bases, key=lambda b: -NUM_SIMULATIONS[b[0]])
+            joblib.delayed(attempt)(base_posterior, task, backbone, seed, num, out)
+            for num, task, backbone, seed in bases
         )
         parallel(joblib.delayed(attempt)(run_cell, cell, out) for cell in todo)
 
 
 def collect(out):
     """Read every finished cell, methods in the order of the registry."""
-    order = [*METHODS, *PAPER_FORMS, *(sweep[0] for sweep in SWEEPS)]
+    order = [*METHODS, *PAPER_FORMS, *(s[0] for sweep in SWEEPS.values() for s in sweep)]
     rows = [json.loads(path.read_text()) for path in Path(out).glob("*.json")]
     rows.sort(key=lambda row: (row["task"], row["backbone"], order.index(row["method"])))
     for _, group in groupby(rows, key=lambda row: (row["task"], row["backbone"])):
@@ -293,6 +299,7 @@ if __name__ == "__main__":
     parser.add_argument("--methods", nargs="+")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--simulations", type=int, default=10**9, help="at most so many")
     parser.add_argument("--out", default="build/rivals")
     parser.add_argument("--csv", help="where `table` writes what it prints")
     arguments = parser.parse_args()
