@@ -148,7 +148,7 @@ class _Chains:
     """States of all chains, shape ``(num_chains, batch, dim_x)``, and their moves."""
 
     marginal = Normal(0.0, 1.0, validate_args=False)  # of a standardised statistic
-    share_marginal = 0.5
+    share_marginal = 0.25
     share_long = 0.1  # of the differences taken whole, which jump between modes
 
     def __init__(

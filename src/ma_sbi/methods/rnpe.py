@@ -37,11 +37,11 @@ class RNPE(CorrectingMethod):
     .. math:: \tilde q(\theta \mid y) = \int \hat q(\theta \mid x)\, p(x \mid y)\, dx,
         \qquad p(x \mid y) \propto q(x) \prod_j p(y_j \mid x_j)
 
-    q(x) is a flow trained on the simulations, and the error of each statistic a
-    :class:`~ma_sbi.methods.SpikeAndSlab` (Ward et al. 2022). The integral is an average
-    over the states of Markov chains, run anew for each observation whenever the method is
-    asked: draws of one call share their ``num_chains * num_states`` versions of x, and a
-    density is as noisy as their number makes it.
+    q(x) is a flow trained on the simulations, and the error of each statistic follows
+    :class:`~ma_sbi.methods.error_model.SpikeAndSlab` (Ward et al. 2022). The integral is
+    an average over the states of Markov chains, run anew for each observation whenever
+    the method is asked: draws of one call share their ``num_chains * num_states``
+    versions of x, and a density is as noisy as their number makes it.
 
     The authors run one chain of 120,000 steps of mixed Hamiltonian Monte Carlo per
     observation on a block neural autoregressive flow; here many short chains of all
@@ -55,11 +55,12 @@ class RNPE(CorrectingMethod):
         density: What learns q(x): ``"nsf"``, or ``"maf"``, faster and less flexible; or a
             function like :func:`~ma_sbi.methods.marginal.fit_marginal`.
         num_chains: Chains per observation.
-        num_steps: Steps of each chain; the first half is burn-in.
+        num_steps: Steps of each chain, the first half of them burn-in; 50 per statistic,
+            but at least 300, if None.
         num_states: States kept of each chain.
-        max_r_hat: Split R-hat above which a warning is given. The states kept are the
-            ends of the chains, so what matters is that a chain forgets its start: at 1.1
-            a half of what follows the burn-in is worth about five independent states.
+        max_r_hat: Split R-hat above which a warning is given. What is kept are the ends
+            of many chains, so they need not be long, only long enough to forget their
+            start: at 1.2 they are about nine autocorrelation times long.
         show_progress: Whether to show progress bars.
 
     Example:
@@ -85,9 +86,9 @@ class RNPE(CorrectingMethod):
         slab_probability: float = 0.5,
         density: Density = "nsf",
         num_chains: int = 200,
-        num_steps: int = 300,
+        num_steps: int | None = None,
         num_states: int = 1,
-        max_r_hat: float = 1.1,
+        max_r_hat: float = 1.2,
         *,
         show_progress: bool = False,
     ) -> None:
@@ -123,8 +124,8 @@ class RNPE(CorrectingMethod):
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
         simulations = materials.take("simulations").x
-        self.error_model_ = self._check_options(len(simulations))
         self.standardise_ = Standardisation.of(simulations)
+        self.error_model_ = self._check_options(len(simulations))
         self.simulations_ = self.standardise_(simulations)
         fit = self.density
         if not callable(fit):
@@ -132,13 +133,18 @@ class RNPE(CorrectingMethod):
         self.marginal_ = fit(self.simulations_, seed=derive(seed, "marginal"))
 
     def _check_options(self, num_simulations: int) -> SpikeAndSlab:
-        for name, least in (("num_chains", 6), ("num_steps", 8), ("num_states", 1)):
-            if as_count(getattr(self, name), name) < least:
-                raise ValueError(f"{name} must be at least {least}")
-        if self.num_states > self.num_steps // 2:
+        num_steps = self._find_num_steps()
+        for name, count, least in (
+            ("num_chains", self.num_chains, 6),
+            ("num_steps", num_steps, 8),
+            ("num_states", self.num_states, 1),
+        ):
+            if as_count(count, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {count}")
+        if self.num_states > num_steps // 2:
             raise ValueError(
                 f"num_states={self.num_states} states cannot be kept of the "
-                f"{self.num_steps // 2} after the burn-in; raise num_steps"
+                f"{num_steps // 2} after the burn-in; raise num_steps"
             )
         if self.num_chains > min(num_simulations, self.max_starts):
             raise ValueError(
@@ -146,6 +152,11 @@ class RNPE(CorrectingMethod):
                 f"from, got {num_simulations} (at most {self.max_starts} are used)"
             )
         return SpikeAndSlab(self.spike_scale, self.slab_scale, self.slab_probability)
+
+    def _find_num_steps(self) -> int:
+        if self.num_steps is not None:
+            return self.num_steps
+        return max(300, 50 * len(self.standardise_.mean))
 
     def _corrections(
         self, x: Tensor, context: Entries | None, seed: int | None
@@ -175,7 +186,7 @@ class RNPE(CorrectingMethod):
             y,
             self._starts(y, derive(seed, "starts")),
             self.error_model_,
-            num_steps=self.num_steps,
+            num_steps=self._find_num_steps(),
             num_states=self.num_states,
             seed=derive(seed, "chains"),
             show_progress=self.show_progress,
@@ -205,7 +216,7 @@ class RNPE(CorrectingMethod):
             warnings.warn(
                 f"the chains of {len(rows)} of {len(r_hat)} observations have not mixed "
                 f"(split R-hat up to {r_hat.max():.2f}, row {row}, statistic "
-                f"{statistic}): raise num_steps={self.num_steps}",
+                f"{statistic}): raise num_steps={self._find_num_steps()}",
                 ChainsNotMixed,
                 stacklevel=4,
             )
