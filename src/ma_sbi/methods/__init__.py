@@ -18,6 +18,7 @@ from typing import Any
 
 from ma_sbi.correctors import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
+from ma_sbi.methods.classifier_free import ClassifierFree
 from ma_sbi.methods.concat import ConcatNPE
 from ma_sbi.methods.conformal import ConformalRegions, conformal
 from ma_sbi.methods.fmcpe import FMCPE
@@ -28,6 +29,7 @@ from ma_sbi.methods.method import CorrectingMethod, Method, RetrainedMethod
 from ma_sbi.methods.nnpe import NNPE, IsotropicNNPE
 from ma_sbi.methods.npe import NPE, Oracle, Prior
 from ma_sbi.methods.npe_rs import NPERS
+from ma_sbi.methods.prior_guide import PriorGuide
 from ma_sbi.methods.pull_back import RoPEEMD, RoPESinkhorn
 from ma_sbi.methods.regression import ContextToTheta, ContextToX
 from ma_sbi.methods.rnpe import RNPE
@@ -44,6 +46,7 @@ __all__ = [
     "NPERS",
     "RNPE",
     "Calibration",
+    "ClassifierFree",
     "ConcatNPE",
     "ConformalRegions",
     "ContextToTheta",
@@ -55,6 +58,7 @@ __all__ = [
     "Need",
     "Oracle",
     "Prior",
+    "PriorGuide",
     "RetrainedMethod",
     "RoPE",
     "RoPEEMD",
@@ -68,6 +72,8 @@ __all__ = [
 METHODS: dict[str, Callable[..., Method]] = {
     "prior": Prior,
     "npe": NPE,
+    "classifier_free": ClassifierFree,
+    "classifier_free_guided": partial(ClassifierFree, strength=1.0),
     "concat": ConcatNPE,
     "concat_simulations": partial(ConcatNPE, with_simulations=True),
     "context_to_theta": ContextToTheta,
@@ -80,10 +86,14 @@ METHODS: dict[str, Callable[..., Method]] = {
     "nnpe_isotropic": IsotropicNNPE,
     "nnpe_matched": partial(IsotropicNNPE, scale="matched"),
     "npe_rs": NPERS,
+    "prior_guide": PriorGuide,
     "rnpe": RNPE,
-    "rope": partial(RoPE, rows="unlabelled"),
-    "rope_star": partial(RoPE, rows="unlabelled", tau=0.9),
-    "rope_ot_only": partial(RoPE, rows="unlabelled", fine_tune=False),
+    # The authors transport 2000 observations to 2000 simulations.
+    "rope": partial(RoPE, rows="unlabelled", num_simulations=2_000),
+    "rope_star": partial(RoPE, rows="unlabelled", num_simulations=2_000, tau=0.9),
+    "rope_ot_only": partial(
+        RoPE, rows="unlabelled", num_simulations=2_000, fine_tune=False
+    ),
     "rope_paper": partial(RoPE, tau=0.9, num_simulations=2_000),
     "rope_paper_ot_only": partial(RoPE, tau=0.9, num_simulations=2_000, fine_tune=False),
     "rope_emd": RoPEEMD,

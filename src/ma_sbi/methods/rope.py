@@ -57,7 +57,9 @@ class RoPE(CorrectingMethod):
             prior.
         tau: How much simulations are held to be used equally: 1 for RoPE, 0.9 for RoPE*.
         fine_tune: Whether to do step 2. Without it, ``g = h``, no theta* is needed.
-        num_simulations: N_s; as many as observations if None, as in the algorithm.
+        num_simulations: N_s; as many as observations if None, as in the algorithm. With
+            few observations that starves the mixture: a hundred narrow posteriors do not
+            cover three parameters.
         rows: What is transported beside the batch: nothing (``"batch"``), the calibration
             observations (``"calibration"``) or others (``"unlabelled"``).
         metric: ``"euclidean"``, or ``"squared"`` distance over the width of the embedding.
@@ -130,6 +132,7 @@ class RoPE(CorrectingMethod):
         # simulations, which are drawn when the number of observations is known.
         self.seed_ = int(torch.randint(2**62, ())) if seed is None else seed
         self.materials_ = materials
+        self.simulations_: Simulations | None = None
         h = self.embedding
         self.h_ = embedding_of(materials, seed=derive(seed, "moments")) if h is None else h
         self.g_ = self._fine_tune(materials, seed) if self.fine_tune else self.h_
@@ -169,9 +172,15 @@ class RoPE(CorrectingMethod):
         )
 
     def simulations(self, num_observations: int) -> Simulations:
-        """Return the simulations that so many observations are transported to (step 3)."""
+        """Return the simulations that so many observations are transported to (step 3).
+
+        They are kept as long as their number stays the same.
+        """
         num = self.num_simulations or num_observations
-        return self.materials_.draw_prior(num, seed=derive(self.seed_, "simulations"))
+        if self.simulations_ is None or len(self.simulations_.x) != num:
+            seed = derive(self.seed_, "simulations")
+            self.simulations_ = self.materials_.draw_prior(num, seed=seed)
+        return self.simulations_
 
     def plan(self, x: Tensor, x_sim: Tensor) -> Tensor:
         """Transport observations ``(N_o, dim_x)`` onto simulations ``(N_s, dim_x)``."""
