@@ -30,6 +30,8 @@ small_marginal = partial(fit_marginal, flow="maf", num_transforms=2, max_epochs=
 
 # Options that make a fit small; a method without an entry is fitted as it is.
 SMALL: dict[str, dict] = {
+    "classifier_free": {"backbone": small_ddpm},
+    "classifier_free_guided": {"backbone": small_ddpm},
     "concat": {"backbone": small_flow},
     "concat_simulations": {"backbone": small_flow},
     "fmcpe": {"epochs": 10, "num_steps_training": 10, "hidden": 32, "num_blocks": 2},
@@ -38,6 +40,7 @@ SMALL: dict[str, dict] = {
     "nnpe_isotropic": {"backbone": small_flow},
     "nnpe_matched": {"backbone": small_flow},
     "npe_rs": {"num_transforms": 2, "hidden": (32,), "max_epochs": 10, "patience": 3},
+    "prior_guide": {"ratio_steps": 50},
     "rnpe": {"density": small_marginal, "num_steps": 60},
     "rope_sinkhorn": {"grid": (0.1, 1.0)},
 }
