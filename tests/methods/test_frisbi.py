@@ -41,6 +41,8 @@ def fitted(given, **options):
         "backbone": linear_regression,
         "gamma": GAMMA,
         "learning_rate": 0.01,
+        "epochs": 30,
+        "num_draws": 20,
     }
     return FRISBI(**{**defaults, **options}).fit(given, seed=0)
 

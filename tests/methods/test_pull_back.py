@@ -8,6 +8,7 @@ import torch
 from ma_sbi.methods import Calibration, RoPEEMD, RoPESinkhorn
 from tests.methods import gaussian
 
+GRID = (0.03, 0.3, 3.0)
 SHIFT = torch.tensor([3.0, -1.0])
 
 
@@ -77,7 +78,7 @@ def test_a_small_epsilon_is_the_assignment():
 
 
 def test_a_tuned_epsilon_is_small_where_observations_tell_simulations_apart():
-    method = RoPESinkhorn().fit(shifted(), seed=0)
+    method = RoPESinkhorn(grid=GRID).fit(shifted(), seed=0)
     assert method.epsilon_ == min(method.grid)
     assert method.errors_[method.epsilon_] == min(method.errors_.values())
 
@@ -87,7 +88,7 @@ def test_a_tuned_epsilon_is_large_where_all_is_noise():
     theta = torch.zeros(100, 2)
     x_obs = gaussian.simulate(theta, seed=1)
     calibration = Calibration(x_obs, theta=theta)
-    method = RoPESinkhorn().fit(
+    method = RoPESinkhorn(grid=GRID).fit(
         replace(gaussian.materials(), calibration=calibration), seed=0
     )
     assert method.epsilon_ == max(method.grid)
