@@ -91,9 +91,13 @@ class RatioMixture:
 
     def log_value(self, theta: Tensor) -> Tensor:
         """Evaluate log r at theta ``(n, dim_theta)``; gives ``(n,)``."""
-        distance = (theta[:, None] - self.mean).square() / self.variance
-        each = -0.5 * (distance + self.variance.log()).sum(dim=-1)
-        return (self.log_weight + each).logsumexp(dim=-1)
+        # Expanded, so that no array of shape (n, K, dim_theta) is made.
+        precision = 1 / self.variance
+        scaled = self.mean * precision
+        distance = theta.square() @ precision.T - 2 * theta @ scaled.T
+        constant = (self.mean * scaled + self.variance.log()).sum(dim=-1)
+        each = self.log_weight - 0.5 * (distance + constant)
+        return each.logsumexp(dim=-1)
 
     def pull(self, center: Tensor, covariance: Tensor) -> Tensor:
         r"""Differentiate the log of r averaged over a Gaussian, by its center.

@@ -203,7 +203,7 @@ def fit_ratio(
         log_variance = variance.log().repeat(num_components, 1).requires_grad_()
         log_weight = torch.zeros_like(mean[:, 0]).requires_grad_()
         parameters = [mean, log_variance, log_weight]
-        optimiser = torch.optim.Adam(parameters, lr=learning_rate)
+        optimiser = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
         decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, num_steps)
         for _ in range(num_steps):
             ratio = RatioMixture(log_weight, mean, log_variance.exp()).log_value(theta)
@@ -251,26 +251,28 @@ def _given_prior(
         old = prior.sample((many,))
         if isinstance(target, Distribution):
             new = target.sample((many,)).to(old)
-            inside = within_support(prior, new)
-            share = inside.float().mean()
-            new = new[inside][:NUM_POINTS]
-            theta = torch.cat([old[: len(new)], new])
-            log_ratio = _log_density(target, theta) - prior.log_prob(theta) - share.log()
-        else:
-            # It cannot be drawn from: draws of the training prior are picked by weight.
-            log_ratio = torch.as_tensor(target(old)).to(old) - prior.log_prob(old)
-            log_ratio = log_ratio - log_ratio.logsumexp(dim=0) + math.log(many)
-            weight = log_ratio.softmax(dim=0)
-            share = 1 / (many * weight.square().sum())
-            picked = torch.multinomial(weight, NUM_POINTS, replacement=True)
-            rows = torch.cat([torch.arange(NUM_POINTS).to(picked), picked])
-            theta, log_ratio = old[rows], log_ratio[rows]
+            new = new[within_support(prior, new)]
+            share = len(new) / many
+            _check_share(share)
+            theta = torch.cat([old[: min(len(new), NUM_POINTS)], new[:NUM_POINTS]])
+            log_ratio = _log_density(target, theta) - prior.log_prob(theta)
+            return _NewPrior(_on_the_line(base, theta), log_ratio - math.log(share))
+        # It cannot be drawn from: draws of the training prior are picked by weight.
+        log_ratio = torch.as_tensor(target(old)).to(old) - prior.log_prob(old)
+        log_ratio = log_ratio - log_ratio.logsumexp(dim=0) + math.log(many)
+        weight = log_ratio.softmax(dim=0)
+        _check_share(1 / (many * weight.square().sum().item()))
+        picked = torch.multinomial(weight, NUM_POINTS, replacement=True)
+        rows = torch.cat([torch.arange(NUM_POINTS).to(picked), picked])
+        return _NewPrior(_on_the_line(base, old[rows]), log_ratio[rows])
+
+
+def _check_share(share: float) -> None:
     if not share > MIN_SHARE:
         raise ValueError(
             "target_prior must lie within the prior that the posterior was trained with: "
-            f"only a share of {share:.2g} is usable"
+            f"only a share of {share:.2g} of its draws does"
         )
-    return _NewPrior(_on_the_line(base, theta), log_ratio)
 
 
 def _log_density(target: Distribution, theta: Tensor) -> Tensor:
