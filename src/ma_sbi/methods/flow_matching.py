@@ -10,9 +10,10 @@ target; they need not be coupled.
 from __future__ import annotations
 
 import torch
+from sklearn.covariance import ledoit_wolf
 from torch import Tensor, nn
 
-__all__ = ["FlowMatching", "Standardise"]
+__all__ = ["FlowMatching", "Standardise", "Whiten"]
 
 SIGMA_MIN = 1e-4  # what is left of z_0 at the end of the path
 
@@ -37,6 +38,34 @@ class Standardise(nn.Module):
     def invert(self, values: Tensor) -> Tensor:
         """Give the units back."""
         return values * self.scale + self.mean
+
+
+class Whiten(Standardise):
+    """Standardise values ``(n, dim)`` and remove their correlations.
+
+    The covariance is shrunk to what n rows can tell (Ledoit & Wolf 2004), so that few
+    rows are hardly turned at all.
+    """
+
+    whitener: Tensor
+    unwhitener: Tensor
+
+    def __init__(self, values: Tensor) -> None:
+        super().__init__(values)
+        standard = super().forward(values).double().cpu().numpy()
+        covariance = torch.as_tensor(ledoit_wolf(standard, assume_centered=True)[0])
+        size, direction = torch.linalg.eigh(covariance)
+        spread = size.clamp(min=1e-8).sqrt()
+        self.register_buffer("whitener", (direction / spread).to(values))
+        self.register_buffer("unwhitener", (direction * spread).T.to(values))
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Give values without units or correlations."""
+        return super().forward(values) @ self.whitener
+
+    def invert(self, values: Tensor) -> Tensor:
+        """Give units and correlations back."""
+        return super().invert(values @ self.unwhitener)
 
 
 class FlowMatching(nn.Module):
@@ -98,9 +127,10 @@ class FlowMatching(nn.Module):
     def transport(self, source: Tensor, condition: Tensor, num_steps: int) -> Tensor:
         """Carry source draws ``(n, dim)`` along the velocity in Euler steps.
 
-        Each step takes the velocity for the time at its end, as FMCPE does: from a
-        standard normal to one a third as wide, 20 such steps err by less than 1 % in the
-        width, whereas those with the time at their start lose 9 %.
+        Each step takes the velocity for the time at its end, as FMCPE does. From N(0, 1)
+        to a normal a third as wide, 20 such steps err by 1 % of the width and 3 % of the
+        way; with the time at their start they would keep the way, and lose 9 % of the
+        width.
         """
         z = source
         for step in range(1, num_steps + 1):

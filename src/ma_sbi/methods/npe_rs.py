@@ -189,14 +189,15 @@ class NPERS(RetrainedMethod):
         best, best_epoch, best_state = float("inf"), -1, copy.deepcopy(model.state_dict())
         for epoch in tqdm(range(self.max_epochs), disable=not self.show_progress):
             for batch in torch.randperm(num_rows).to(x_obs.device).split(batch_size):
-                compared = x_obs[torch.randperm(len(x_obs))[:NUM_COMPARED].to(x_obs.device)]
-                loss = model.loss(training[0][batch], training[1][batch], compared)
+                compared = _some(training[1]), _some(x_obs)
+                loss = model.loss(training[0][batch], training[1][batch], *compared)
                 optimiser.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(model.parameters(), CLIP)
                 optimiser.step()
             with torch.no_grad():
-                validation = model.loss(*held_out, x_obs[:NUM_COMPARED]).item()
+                compared = held_out[1][:NUM_COMPARED], x_obs[:NUM_COMPARED]
+                validation = model.loss(*held_out, *compared).item()
             if validation < best:
                 best, best_epoch = validation, epoch
                 best_state = copy.deepcopy(model.state_dict())
@@ -220,13 +221,17 @@ class _Model(nn.Module):
         self.estimator = estimator
         self.weight = weight
 
-    def loss(self, theta: Tensor, x: Tensor, x_obs: Tensor) -> Tensor:
-        summaries = self.summary(x)
-        loss = self.estimator.loss(theta, summaries).mean()
+    def loss(self, theta: Tensor, x: Tensor, x_sim: Tensor, x_obs: Tensor) -> Tensor:
+        """Add the discrepancy of x_sim from x_obs to the loss of NPE at theta and x."""
+        loss = self.estimator.loss(theta, self.summary(x)).mean()
         if self.weight == 0:
             return loss
-        discrepancy = squared_mmd(summaries[:NUM_COMPARED], self.summary(x_obs))
-        return loss + self.weight * discrepancy
+        return loss + self.weight * squared_mmd(self.summary(x_sim), self.summary(x_obs))
+
+
+def _some(x: Tensor) -> Tensor:
+    """Take rows at random, as many as the discrepancy looks at."""
+    return x[torch.randperm(len(x))[:NUM_COMPARED].to(x.device)]
 
 
 def squared_mmd(x: Tensor, y: Tensor) -> Tensor:
