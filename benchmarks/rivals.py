@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -29,7 +29,8 @@ from ma_sbi.methods import METHODS, Calibration, Materials, Simulations, get_met
 from ma_sbi.metrics import acauc, c2st_batch, gap_closed, log_score, posterior_mean_error
 from ma_sbi.tasks import get_task
 
-NUM_CALIBRATION, NUM_UNLABELLED, NUM_DRAWS = 500, 2000, 500
+NUM_CALIBRATION, NUM_UNLABELLED = 500, 2000
+NUM_DRAWS = {"C2ST": 500, "MSE of log theta": 200, "MSE": 200}
 # As many simulations as the tasks' own figures use (docs/tasks.md).
 NUM_SIMULATIONS = {
     "gaussian_linear": 10_000,
@@ -103,14 +104,13 @@ SWEEPS = {
 }
 
 
-@lru_cache
 def world(name, seed):
     """Make the task, its training, calibration and test rows, and the exact answers."""
     task = get_task(name)
     calibration = task.draw(NUM_CALIBRATION, seed=seed + 1000)
     unlabelled = task.draw(NUM_UNLABELLED, seed=seed + 2000).x_obs
     if name in METRIC:
-        return task, calibration, unlabelled, task.draw(300, seed=seed + 1), None
+        return task, calibration, unlabelled, task.draw(200, seed=seed + 1), None
     # Twelve observations in all four regimes, three observations after another.
     once = task.draw(12, seed=seed + 1)
     rows = torch.arange(12).repeat_interleave(len(task.regimes))
@@ -123,7 +123,7 @@ def world(name, seed):
         regime=regime,
         context=task.contexts(regime),
     )
-    exact = task.reference(once.x_sim, NUM_DRAWS, seed=seed)[:, rows]
+    exact = task.reference(once.x_sim, NUM_DRAWS["C2ST"], seed=seed)[:, rows]
     return task, calibration, unlabelled, test, exact
 
 
@@ -146,10 +146,11 @@ def run_cell(cell, out):
     file = Path(out) / (cell_name(cell) + ".json")
     task, calibration, unlabelled, test, exact = world(cell["task"], cell["seed"])
     train = task.draw(cell["simulations"], seed=cell["seed"])
+    method = get_method(method_name, **options)
     base = [cell[key] for key in ("task", "backbone", "seed", "simulations")]
     materials = Materials(
         prior=task.prior,
-        posterior=base_posterior(*base, out),
+        posterior=base_posterior(*base, out) if shows_base(cell) else None,
         simulations=Simulations(train.theta, train.x_sim),
         simulator=task.simulate,
         calibration=Calibration(
@@ -157,7 +158,6 @@ def run_cell(cell, out):
         ),
         unlabelled=unlabelled[:num_unlabelled],
     )
-    method = get_method(method_name, **options)
     if "backbone" in method.get_params():
         method.set_params(backbone=BACKBONES[cell["backbone"]][0])
     if method_name == "npe_rs":  # it is trained on the observations to be analysed
@@ -166,11 +166,12 @@ def run_cell(cell, out):
     method.fit(materials, seed=cell["seed"])
     fitted = time.perf_counter()
     x = test.x_sim if method.reads == "x_sim" else test.x_obs
+    num_draws = NUM_DRAWS[METRIC.get(cell["task"], "C2ST")]
     at_once = TOGETHER.get(method_name, len(x))
     batches = [slice(start, start + at_once) for start in range(0, len(x), at_once)]
     draws = torch.cat(
         [
-            method.sample(NUM_DRAWS, x[rows], test.context[rows], seed=cell["seed"])
+            method.sample(num_draws, x[rows], test.context[rows], seed=cell["seed"])
             for rows in batches
         ],
         dim=1,
@@ -202,6 +203,11 @@ def run_cell(cell, out):
     row["values"] = [round(value, 5) for value in values.tolist()]
     file.with_suffix(".partial").write_text(json.dumps(row))
     file.with_suffix(".partial").rename(file)
+
+
+def shows_base(cell):
+    """Tell whether a method needs the trained posterior."""
+    return not {"posterior", "diffusion"}.isdisjoint(get_method(cell["method"][1]).needs)
 
 
 def cell_name(cell):
@@ -251,12 +257,14 @@ def run(given):
     todo = [cell for cell in cells(given) if not (out / f"{cell_name(cell)}.json").exists()]
     keys = ("simulations", "task", "backbone", "seed")
     bases = sorted({tuple(cell[key] for key in keys) for cell in todo}, reverse=True)
+    task = joblib.delayed(attempt)
     with joblib.Parallel(given.workers) as parallel:
+        # What needs no base does not wait for it.
         parallel(
-            joblib.delayed(attempt)(base_posterior, task, backbone, seed, num, out)
-            for num, task, backbone, seed in bases
+            [task(base_posterior, *names, num, out) for num, *names in bases]
+            + [task(run_cell, cell, out) for cell in todo if not shows_base(cell)]
         )
-        parallel(joblib.delayed(attempt)(run_cell, cell, out) for cell in todo)
+        parallel(task(run_cell, cell, out) for cell in todo if shows_base(cell))
 
 
 def collect(out):
