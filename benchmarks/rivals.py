@@ -50,6 +50,13 @@ TOGETHER = {"rope_paper": 12, "rope_paper_ot_only": 12}
 MOST_SIMULATIONS = {"npe_rs": 10_000, "rnpe": 50_000}
 MOST_UNLABELLED = {"frisbi": 1000}
 OPTIONS = {"frisbi": {"num_draws": 40}}
+# Methods with a backbone of their own run once, with the one that is like it.
+ONLY = {
+    "classifier_free": "ddpm",
+    "classifier_free_guided": "ddpm",
+    "prior_guide": "ddpm",
+    "npe_rs": "maf",
+}
 PAPER_FORMS = {
     "context_to_theta, paper": (
         "context_to_theta",
@@ -231,7 +238,7 @@ def cells(given):
             chosen = methods + (SWEEPS[backbone] if task == "slcp" else [])
             for method in chosen:
                 wanted = given.methods is None or method[0] in given.methods
-                fits = "diffusion" not in get_method(method[1]).needs or backbone == "ddpm"
+                fits = ONLY.get(method[1], backbone) == backbone
                 if wanted and fits:
                     yield {
                         "task": task,
