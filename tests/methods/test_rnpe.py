@@ -1,10 +1,12 @@
 """Denoising against integrals on a grid, the density of simulations, and RNPE."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from ma_sbi.methods import RNPE
+from ma_sbi.methods import RNPE, Simulations
 from ma_sbi.methods.denoising import denoise, split_r_hat
 from ma_sbi.methods.error_model import SpikeAndSlab, Standardisation
 from ma_sbi.methods.marginal import fit_marginal
@@ -164,6 +166,19 @@ def test_the_posterior_is_never_shown_what_no_simulation_is_like():
     assert (shown >= simulations.min(dim=0).values - 1.0).all()
     assert (shown <= simulations.max(dim=0).values + 1.0).all()
     assert fitted("rnpe").sample(20, x, seed=0).isfinite().all()
+
+
+def test_a_statistic_that_never_varies_does_no_harm():
+    given = materials().simulations
+    x = torch.cat([given.x[:, :2], torch.full((len(given.x), 1), 3.0)], dim=1)
+    simulations = Simulations(given.theta, x)
+    method = RNPE(density=small_marginal, num_steps=200)
+    method.fit(replace(materials(), simulations=simulations), seed=0)
+    found = method.denoise([[0.2, -0.3, 3.0], [0.2, -0.3, 4.0]], seed=0)
+    assert found.misspecified[0, 2] < 0.1
+    assert found.misspecified[1, 2] > 0.99
+    assert (found.r_hat < 1.2).all()
+    assert (found.x[..., 2] - 3.0).abs().max() < 0.1  # ten spikes
 
 
 def test_observations_in_turns_are_as_good_as_together(monkeypatch):

@@ -45,7 +45,9 @@ class RNPE(CorrectingMethod):
 
     The authors run one chain of 120,000 steps of mixed Hamiltonian Monte Carlo per
     observation on a block neural autoregressive flow; here many short chains of all
-    observations move together (:mod:`ma_sbi.methods.denoising`).
+    observations move together (:mod:`ma_sbi.methods.denoising`), and q(x) is learned from
+    simulations with the noise of a spike, so that constant statistics and counts, which
+    have no density, do no harm.
 
     Args:
         spike_scale: Error of a statistic that is right, in standard deviations of the
@@ -130,7 +132,12 @@ class RNPE(CorrectingMethod):
         fit = self.density
         if not callable(fit):
             fit = partial(fit_marginal, flow=fit, show_progress=self.show_progress)
-        self.marginal_ = fit(self.simulations_, seed=derive(seed, "marginal"))
+        # A statistic that is constant, a count or a function of the others has no density;
+        # with noise as small as that of a right statistic it has.
+        rng = generator(derive(seed, "smoothing"), simulations.device)
+        noise = torch.randn(simulations.shape, generator=rng, device=simulations.device)
+        smooth = self.simulations_ + self.spike_scale * noise
+        self.marginal_ = fit(smooth, seed=derive(seed, "marginal"))
 
     def _check_options(self, num_simulations: int) -> SpikeAndSlab:
         num_steps = self._find_num_steps()
