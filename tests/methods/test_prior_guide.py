@@ -6,6 +6,7 @@ denoiser, so what is tested is the guidance.
 """
 
 import math
+from functools import lru_cache
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from ma_sbi.backbones.unconstrained import on_real_line
 from ma_sbi.methods import Calibration, Materials, get_method
 from ma_sbi.methods.guidance import PriorGuided, RatioMixture
 from ma_sbi.methods.prior_guide import PriorGuide, fit_ratio
+from ma_sbi.metrics import c2st_batch
 from ma_sbi.tasks import get_task
 from ma_sbi.training_range import TrainingRange
 
@@ -195,7 +197,7 @@ def test_the_new_prior_may_be_given_or_estimated(given):
         "function": lambda theta: NEW_PRIOR.log_prob(theta) + 7.0,
         "draws": None,
     }
-    method = PriorGuide(priors[given], num_components=5, spread="jacobian")
+    method = PriorGuide(priors[given], num_components=5, spread="jacobian", num_langevin=0)
     assert ("theta*" in method.needs) == (given == "draws")
     method.fit(materials(calibrated(1000) if given == "draws" else None), seed=0)
     draws = method.sample(NUM_DRAWS, X, seed=0)
@@ -211,7 +213,9 @@ def test_each_context_may_have_a_prior_of_its_own():
     center = torch.stack([low, high]).repeat(300, 1)
     theta = center + 0.5 * torch.randn(600, DIM)
     data = Calibration(theta, ["low", "high"] * 300, theta=theta)
-    method = PriorGuide(by_context=True, num_components=5, spread="jacobian")
+    method = PriorGuide(
+        by_context=True, num_components=5, spread="jacobian", num_langevin=0
+    )
     assert method.needs == {"diffusion", "theta*", "context"}
     method.fit(materials(data), seed=0)
     x = X[:1].expand(3, -1)
@@ -256,3 +260,69 @@ def test_a_new_prior_outside_the_old_one_is_refused():
 def test_a_guided_posterior_is_not_saved(tmp_path):
     with pytest.raises(ValueError, match="save the one it guides"):
         guided(NARROW).save(tmp_path / "guided.pt")
+
+
+TASK = get_task("two_moons")
+PRIORS = {
+    "mild": Independent(Normal(torch.zeros(DIM), torch.full((DIM,), 0.5)), 1),
+    "strong": Independent(Normal(torch.tensor([0.3, -0.2]), torch.full((DIM,), 0.15)), 1),
+}
+
+
+@lru_cache
+def moons_posterior():
+    """Train on 50 000 simulations, at the end with a falling learning rate.
+
+    At a constant rate the moons stay three times too wide, and the derivatives that
+    guide are worse than the draws.
+    """
+    rows = TASK.draw(50_000, seed=0)
+    options = {"schedule": "rescaled", "epochs": 40, "seed": 0}
+    base = fit_ddpm(TASK.prior, rows.theta, rows.x_sim, **options)
+    network, batch = base.network.requires_grad_(), 512
+    clean = network.theta_scale(base.to_real(rows.theta))
+    condition = network.x_scale(rows.x_sim)
+    optimiser = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)
+    num_batches = 60 * math.ceil(len(clean) / batch)
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, num_batches)
+    torch.manual_seed(0)
+    for _ in range(num_batches):
+        picked = torch.randint(len(clean), (batch,))
+        step, noise = torch.randint(200, (batch,)), torch.randn(batch, DIM)
+        left = base.signal[step, None]
+        noisy = left.sqrt() * clean[picked] + (1 - left).sqrt() * noise
+        loss = (noise - network(noisy, step, condition[picked])).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        decay.step()
+    network.requires_grad_(requires_grad=False)
+    return base
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["prior_guide", "prior_guide_jacobian"])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_two_moons_under_a_new_prior_are_as_good_as_under_the_old(name, prior):
+    num_draws, new_prior, base = 500, PRIORS[prior], moons_posterior()
+    torch.manual_seed(1)
+    theta = new_prior.sample((60,))
+    x = TASK.simulate(theta[TASK.prior.support.check(theta)][:10], seed=2)
+    own = c2st_batch(
+        base.sample(num_draws, x, seed=3),
+        TASK.reference(x, num_draws, seed=4),
+        recipe="fast",
+    )
+    pool = TASK.reference(x, 40 * num_draws, seed=5)
+    weight = new_prior.log_prob(pool).softmax(dim=0)  # the old prior is flat
+    pick = torch.multinomial(weight.T, num_draws, replacement=True).T
+    exact = pool.gather(0, pick[..., None].expand(-1, -1, DIM))
+    method = get_method(name, target_prior=new_prior)
+    method.fit(Materials(prior=TASK.prior, posterior=base), seed=0)
+    guided = c2st_batch(method.sample(num_draws, x, seed=6), exact, recipe="fast")
+    unguided = c2st_batch(base.sample(num_draws, x, seed=3), exact, recipe="fast")
+    figures = [values.mean().item() for values in (own, guided, unguided)]
+    error = (guided - own).std().item() / math.sqrt(len(x))
+    assert figures[1] < figures[0] + 0.03 + 2 * error
+    if prior == "strong":
+        assert figures[1] < figures[2]

@@ -40,7 +40,8 @@ SMALL: dict[str, dict] = {
     "nnpe_isotropic": {"backbone": small_flow},
     "nnpe_matched": {"backbone": small_flow},
     "npe_rs": {"num_transforms": 2, "hidden": (32,), "max_epochs": 10, "patience": 3},
-    "prior_guide": {"ratio_steps": 50},
+    "prior_guide": {"ratio_steps": 50, "num_components": 5, "num_langevin": 1},
+    "prior_guide_jacobian": {"ratio_steps": 50, "num_components": 5},
     "rnpe": {"density": small_marginal, "num_steps": 60},
     "rope_sinkhorn": {"grid": (0.1, 1.0)},
 }
