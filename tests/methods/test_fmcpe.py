@@ -141,16 +141,17 @@ def test_draws_have_the_moments_of_the_exact_posterior():
 @pytest.mark.slow
 def test_the_joint_of_theta_and_y_can_hardly_be_told_from_the_exact_one():
     method = FMCPE(sigma=None, rescale="whiten", time_rate=2.0).fit(materials(), seed=0)
-    _, y = TASK.observe(1000, seed=30)
-    with seeded(2):
-        exact = TASK.posterior_of_y(y).sample().float()
+    # Each side has observations of its own: shared ones would give the sides away.
+    exact = torch.cat(TASK.observe(1000, seed=30), dim=1)
+    _, y = TASK.observe(1000, seed=40)
 
-    def tell_apart(draws):
-        joint = [torch.cat([theta, y], dim=1) for theta in (draws, exact)]
-        return c2st(*joint, seed=1, classifier="mlp").item()
+    def tell_apart(posterior):
+        drawn = torch.cat([posterior.sample(1, y, seed=1)[0], y], dim=1)
+        return c2st(drawn, exact, seed=1, classifier="mlp").item()
 
-    assert tell_apart(method.sample(1, y, seed=1)[0]) < 0.6
-    assert tell_apart(EXACT_NPE.sample(1, y, seed=1)[0]) > 0.9
+    # Of two sets of 1000 from one joint a share of 0.50 +- 0.011 is told apart.
+    assert tell_apart(method) < 0.5 + 4 * 0.011
+    assert tell_apart(EXACT_NPE) > 0.9
 
 
 def test_the_simulator_is_given_theta_in_its_own_units():

@@ -48,8 +48,13 @@ def test_without_weight_the_posterior_is_exact():
 @pytest.mark.filterwarnings("ignore:training stopped")
 def test_a_very_large_weight_returns_about_the_prior():
     draws = fit(1000.0).sample(NUM_DRAWS, X_OBS, seed=1)[:, 0, 0]
-    assert abs(draws.mean()) < 0.5
-    assert abs(draws.std() - 1) < 0.3
+    # Lengths are measured by the median distance, so that the discrepancy is small once
+    # 1 / sqrt(2) = 71 % of the summaries fall onto that of x_obs and the others keep away.
+    # What returns is the prior of those 71 %: if one tail is cut off, its mean is 0.49 off
+    # and its deviation 0.70. Here: 0.37 to 0.48 and 0.83 to 0.87; at no weight, 0.8 and
+    # 0.45.
+    assert abs(draws.mean()) < 0.6
+    assert 0.7 < draws.std() < 1.1
 
 
 @pytest.mark.filterwarnings("ignore:training stopped")
@@ -174,7 +179,10 @@ def test_contaminated_counts_mislead_robust_summaries_least():
     runs = [ricker_errors(0.2, repetition) for repetition in range(5)]
     errors = {name: torch.tensor([run[name] for run in runs]) for name in runs[0]}
     # Authors' medians over 100 runs: NPE 10.91, RNPE 7.17, NPE-RS 2.90. A tenth of their
-    # runs of NPE-RS are no better than NPE, hence medians.
-    assert errors["rs"].median() < 0.6 * errors["npe"].median(), errors
-    assert errors["rs"].median() < errors["rnpe"].median()
-    assert errors["npe"].median() > 7
+    # runs of NPE-RS are no better than NPE, hence medians. Here: 10.80, 10.59, 2.16, with
+    # standard errors of 0.4, 0.4 and 0.3 over the five runs, whose data the methods share.
+    # RNPE gains little: all summaries are wrong at once, and it pays for each of them.
+    medians = {name: values.median() for name, values in errors.items()}
+    assert medians["rs"] < medians["rnpe"] < medians["npe"], errors
+    assert medians["rs"] < medians["npe"] / 2, errors
+    assert medians["npe"] > 8, errors

@@ -125,9 +125,12 @@ class FMCPE(Method):
     ) -> None:
         """Train both maps together, and leave them as they were in the best epoch."""
 
-        def rows_with_sources(rows: Tensor, purpose: str) -> list[Tensor]:
-            """Simulate at theta*, and draw from the posterior at what T_x gives."""
-            x = materials.simulate(theta[rows], seed=derive(seed, f"simulator, {purpose}"))
+        def simulate(rows: Tensor, purpose: str) -> Tensor:
+            seed_here = derive(seed, f"simulator, {purpose}")
+            return materials.simulate(theta[rows], seed=seed_here).to(x_obs)
+
+        def with_sources(rows: Tensor, x: Tensor, purpose: str) -> list[Tensor]:
+            """Draw from the posterior at what T_x gives now."""
             with warnings.catch_warnings():
                 # The first look-alikes are far off, and meant to be.
                 warnings.simplefilter("ignore", OutsideTrainingRange)
@@ -137,14 +140,16 @@ class FMCPE(Method):
                     self.num_steps_training,
                     seed=derive(seed, f"posterior, {purpose}"),
                 )
-            return [x_obs[rows], x.to(x_obs), source, maps.standard_theta(theta[rows])]
+            return [x_obs[rows], x, source, maps.standard_theta(theta[rows])]
 
         training, held_out = _split(len(theta), self.validation_fraction, x_obs.device)
+        x_held_out = simulate(held_out, "validation")
         optimiser = torch.optim.Adam(maps.parameters(), lr=self.learning_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.epochs)
         best, best_state = float("inf"), copy.deepcopy(maps.state_dict())
         for epoch in tqdm(range(self.epochs), "Training", disable=not self.show_progress):
-            rows = rows_with_sources(training, f"epoch {epoch}")
+            x = simulate(training, f"epoch {epoch}")
+            rows = with_sources(training, x, f"epoch {epoch}")
             for batch in torch.randperm(len(training)).split(self.batch_size):
                 loss = maps.loss(*(values[batch.to(x_obs.device)] for values in rows))
                 optimiser.zero_grad()
@@ -155,7 +160,8 @@ class FMCPE(Method):
             schedule.step()
             # The same noise in every epoch, so that epochs are told apart by their maps.
             with torch.no_grad(), seeded(derive(seed, "validation"), x_obs.device):
-                validation = maps.loss(*rows_with_sources(held_out, "validation")).item()
+                rows = with_sources(held_out, x_held_out, "validation")
+                validation = maps.loss(*rows).item()
             if validation < best:
                 best, best_state = validation, copy.deepcopy(maps.state_dict())
         maps.load_state_dict(best_state)
