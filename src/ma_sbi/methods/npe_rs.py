@@ -41,8 +41,7 @@ class NPERS(RetrainedMethod):
 
     Args:
         weight: Weight lambda of the discrepancy. At 0 this is plain NPE; the larger, the
-            closer to the prior. Where x_obs is far off, a large learning rate may have
-            moved its summary beyond the reach of the kernel before the weight is felt.
+            closer to the prior.
         embedding_net: Network from standardised x ``(n, dim_x)`` to summaries
             ``(n, dim_summary)``, for instance of sets of time series laid out in one row;
             a perceptron if None.
