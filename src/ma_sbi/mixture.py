@@ -21,10 +21,30 @@ def sample_mixture(
     """Draw ``(num_samples, batch, dim_theta)`` from the mixture over candidates.
 
     Each draw picks its candidate afresh, so that draws are exchangeable and not grouped by
-    candidate.
+    candidate. Many observations take turns, to bound memory.
     """
     if len(candidates.x) == 1:
         return posterior.sample(num_samples, candidates.x[0], seed=seed)
+    blocks = _blocks(candidates.x.shape[1], num_samples)
+    parts = [
+        _sample_block(
+            posterior,
+            num_samples,
+            _columns(candidates, rows),
+            seed=seed if rows.start == 0 else derive(seed, f"from row {rows.start}"),
+        )
+        for rows in blocks
+    ]
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def _sample_block(
+    posterior: AmortizedPosterior,
+    num_samples: int,
+    candidates: Corrections,
+    *,
+    seed: int | None,
+) -> Tensor:
     weight = candidates.log_weight.exp().T
     rng = generator(derive(seed, "candidates"), weight.device)
     pick = torch.multinomial(weight, num_samples, replacement=True, generator=rng).T
@@ -73,7 +93,22 @@ def log_prob_mixture(
     theta = torch.as_tensor(theta, dtype=torch.float32)
     if num_candidates == 1:
         return log_prob(theta, candidates.x[0])
-    theta = theta.expand(-1, batch, -1).repeat(1, num_candidates, 1)
-    each = log_prob(theta, candidates.x.reshape(-1, dim_x))
-    weighted = each.unflatten(1, (num_candidates, batch)) + candidates.log_weight
-    return weighted.logsumexp(dim=1)
+    theta = theta.expand(-1, batch, -1)
+    parts = []
+    for rows in _blocks(batch, len(theta) * num_candidates):
+        block = _columns(candidates, rows)
+        every = theta[:, rows].repeat(1, num_candidates, 1)
+        each = log_prob(every, block.x.reshape(-1, dim_x))
+        weighted = each.unflatten(1, block.log_weight.shape) + block.log_weight
+        parts.append(weighted.logsumexp(dim=1))
+    return torch.cat(parts, dim=1)
+
+
+def _blocks(num_rows: int, draws_per_row: int, most: int = 200_000) -> list[slice]:
+    """Cut observations into blocks that the posterior can be asked about in one pass."""
+    size = max(1, most // draws_per_row)
+    return [slice(start, start + size) for start in range(0, num_rows, size)]
+
+
+def _columns(candidates: Corrections, rows: slice) -> Corrections:
+    return Corrections(*(part[:, rows] for part in candidates))

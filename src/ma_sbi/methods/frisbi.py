@@ -10,8 +10,8 @@ from ma_sbi.context import Entries
 from ma_sbi.methods.embedding import device_of, embedding_of, trainable_copy
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import RetrainedMethod
-from ma_sbi.methods.rope import sample_pool
 from ma_sbi.methods.training import Backbone, train
+from ma_sbi.mixture import sample_mixture
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.validation import as_count
@@ -161,7 +161,7 @@ class FRISBI(RetrainedMethod):
         weight = softmax_plan(transport_cost(self.g_(rows), columns), self.gamma).T
         shown = x_sim[:, None].expand(-1, len(rows), -1)
         pool = Corrections(shown, weight.log(), torch.zeros_like(weight))
-        return sample_pool(materials.take("posterior"), self.num_draws, pool, seed=seed)
+        return sample_mixture(materials.take("posterior"), self.num_draws, pool, seed=seed)
 
     def _condition(self, x: Tensor, context: Entries | None) -> Tensor:
         return self.g_(x)

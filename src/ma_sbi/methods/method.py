@@ -170,15 +170,20 @@ class CorrectingMethod(Method):
 
     needs: frozenset[Need] = frozenset({"posterior"})
     posterior_: AmortizedPosterior
+    seed_: int | None
 
     def corrections(self, x: Any, context: Context | None = None) -> Corrections:
-        """Return what the posterior is shown instead of x, with weights."""
-        return self._corrections(*self._check_input(x, context), seed=None)
+        """Return what the posterior is shown instead of x, with weights.
+
+        Where that is random, as in RNPE, the seed of the fit decides.
+        """
+        return self._corrections(*self._check_input(x, context), seed=self.seed_)
 
     def fit(self, materials: Materials, *, seed: int | None = None) -> Self:
         """Learn from what is at hand; see :meth:`Method.fit`."""
         if materials.posterior is not None:
             self.posterior_ = materials.posterior
+        self.seed_ = derive(seed, "corrections")
         return super().fit(materials, seed=seed)
 
     @abstractmethod
@@ -193,7 +198,7 @@ class CorrectingMethod(Method):
 
     def _log_prob(self, theta: Tensor, x: Tensor, context: Any) -> Tensor:
         return log_prob_mixture(
-            self.posterior_, theta, self._corrections(x, context, seed=None)
+            self.posterior_, theta, self._corrections(x, context, seed=self.seed_)
         )
 
 

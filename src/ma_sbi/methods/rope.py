@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -19,12 +18,11 @@ from ma_sbi.methods.embedding import (
 from ma_sbi.methods.materials import Materials, Need, Simulations
 from ma_sbi.methods.method import CorrectingMethod
 from ma_sbi.methods.transport import semi_balanced_plan
-from ma_sbi.mixture import log_prob_mixture, sample_mixture
-from ma_sbi.protocols import AmortizedPosterior, Corrections
+from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count
 
-__all__ = ["RoPE", "sample_pool"]
+__all__ = ["RoPE"]
 
 _OTHER_ROWS: dict[str, Need | None] = {
     "batch": None,
@@ -130,7 +128,7 @@ class RoPE(CorrectingMethod):
         self._check_options()
         # A seed of its own if there is none: sample and log_prob must see the same
         # simulations, which are drawn when the number of observations is known.
-        self.seed_ = int(torch.randint(2**62, ())) if seed is None else seed
+        self.pool_seed_ = int(torch.randint(2**62, ())) if seed is None else seed
         self.materials_ = materials
         self.simulations_: Simulations | None = None
         h = self.embedding
@@ -178,7 +176,7 @@ class RoPE(CorrectingMethod):
         """
         num = self.num_simulations or num_observations
         if self.simulations_ is None or len(self.simulations_.x) != num:
-            seed = derive(self.seed_, "simulations")
+            seed = derive(self.pool_seed_, "simulations")
             self.simulations_ = self.materials_.draw_prior(num, seed=seed)
         return self.simulations_
 
@@ -203,56 +201,7 @@ class RoPE(CorrectingMethod):
         shown = x_sim[:, None].expand(-1, len(x), -1)
         return Corrections(shown, weight.log().to(x), torch.zeros_like(weight).to(x))
 
-    def _sample(
-        self, num_samples: int, x: Tensor, context: Entries | None, seed: int | None
-    ) -> Tensor:
-        shown = self._corrections(x, context, None)
-        return sample_pool(self.posterior_, num_samples, shown, seed=seed)
-
-    def _log_prob(self, theta: Tensor, x: Tensor, context: Entries | None) -> Tensor:
-        shown = self._corrections(x, context, None)
-        theta = theta.expand(-1, len(x), -1)
-        parts = [
-            log_prob_mixture(self.posterior_, theta[:, rows], _columns(shown, rows))
-            for rows in _blocks(len(x), len(theta) * len(shown.x))
-        ]
-        return torch.cat(parts, dim=1)
-
-
-def sample_pool(
-    posterior: AmortizedPosterior,
-    num_samples: int,
-    pool: Corrections,
-    *,
-    seed: int | None = None,
-) -> Tensor:
-    """Draw from mixtures over many simulations, some observations at a time.
-
-    As :func:`ma_sbi.mixture.sample_mixture`, for so many candidates that nearly every
-    draw has one of its own, and all at once would not fit into memory.
-    """
-    parts = [
-        sample_mixture(
-            posterior,
-            num_samples,
-            _columns(pool, rows),
-            seed=derive(seed, f"observations from {rows.start}"),
-        )
-        for rows in _blocks(pool.x.shape[1], num_samples)
-    ]
-    return torch.cat(parts, dim=1)
-
 
 def _standardise(embedded: Tensor) -> Tensor:
     scale = embedded.std(dim=0, correction=0).clamp(min=1e-7)
     return (embedded - embedded.mean(dim=0)) / scale
-
-
-def _blocks(num_rows: int, cost_per_row: int, most: int = 200_000) -> Iterator[slice]:
-    """Cut rows into blocks that the posterior can be asked about in one pass."""
-    size = max(1, most // cost_per_row)
-    return (slice(start, start + size) for start in range(0, num_rows, size))
-
-
-def _columns(shown: Corrections, rows: slice) -> Corrections:
-    return Corrections(*(part[:, rows] for part in shown))
