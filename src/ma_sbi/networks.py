@@ -1,10 +1,12 @@
-"""The one network shape that the paper uses."""
+"""Small parts that several networks are made of."""
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from typing_extensions import Self
 
-__all__ = ["perceptron"]
+__all__ = ["Standardise", "perceptron"]
 
 
 def perceptron(dim_in: int, dim_out: int, *, layers: int, hidden: int) -> nn.Sequential:
@@ -14,3 +16,35 @@ def perceptron(dim_in: int, dim_out: int, *, layers: int, hidden: int) -> nn.Seq
     for width_in, width_out in zip(widths, widths[1:], strict=False):
         modules += [nn.Linear(width_in, width_out), nn.GELU()]
     return nn.Sequential(*modules[:-1])
+
+
+class Standardise(nn.Module):
+    """Subtract the mean and divide by the standard deviation, column by column.
+
+    Args:
+        mean: Shape ``(dim,)``.
+        scale: Standard deviations, shape ``(dim,)``.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    @classmethod
+    def of(cls, values: Tensor) -> Self:
+        """Measure values, shape ``(n, dim)``."""
+        spread = values.std(dim=0)
+        # A column that never varies keeps its unit; one row alone has no deviation.
+        return cls(values.mean(dim=0), torch.where(spread > 0, spread, 1.0))
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Give values ``(..., dim)`` without units."""
+        return (values - self.mean.to(values)) / self.scale.to(values)
+
+    def invert(self, values: Tensor) -> Tensor:
+        """Give the units back."""
+        return values * self.scale.to(values) + self.mean.to(values)

@@ -8,10 +8,11 @@ from torch import nn
 from torch.distributions import MultivariateNormal, Normal
 
 from ma_sbi import CategoryEncoder
-from ma_sbi.backbones.ddpm import DiffusionPosterior, _Standardise, noise_schedule
+from ma_sbi.backbones.ddpm import DiffusionPosterior, noise_schedule
 from ma_sbi.backbones.unconstrained import on_real_line
 from ma_sbi.methods.classifier_free import ClassifierFree
 from ma_sbi.methods.guidance import ContextGuided
+from ma_sbi.networks import Standardise
 from ma_sbi.training_range import TrainingRange
 from tests.methods.worlds import TEXTS, materials, observe, small_ddpm
 
@@ -23,9 +24,9 @@ class ExactDenoiser(nn.Module):
 
     def __init__(self, narrowing=0.0):
         super().__init__()
-        self.theta_scale = _Standardise(torch.zeros(1), torch.ones(1))
+        self.theta_scale = Standardise(torch.zeros(1), torch.ones(1))
         # The code has a mean and a scale: its zero is not the network's zero.
-        self.x_scale = _Standardise(torch.tensor([0.0, 0.3]), torch.tensor([1.0, 0.5]))
+        self.x_scale = Standardise(torch.tensor([0.0, 0.3]), torch.tensor([1.0, 0.5]))
         self.narrowing = narrowing
 
     def law(self, left, condition):

@@ -14,7 +14,8 @@ from torch.distributions import MultivariateNormal
 
 from ma_sbi import from_callable
 from ma_sbi.methods import FMCPE, NPE, Calibration, Materials
-from ma_sbi.methods.flow_matching import SIGMA_MIN, FlowMatching, Standardise, Whiten
+from ma_sbi.methods.flow_matching import SIGMA_MIN, FlowMatching, Whiten
+from ma_sbi.networks import Standardise
 from ma_sbi.randomness import seeded
 
 DIM_THETA, DIM_X, NUM_CALIBRATION = 3, 10, 1000
@@ -251,7 +252,7 @@ def test_the_loss_is_that_of_the_derivative_of_the_path():
 @pytest.mark.parametrize("units", [Standardise, Whiten])
 def test_units_are_taken_away_and_given_back(units):
     _, y = TASK.observe(2000, seed=0)
-    scale = units(y)
+    scale = units.of(y)
     assert torch.allclose(scale.invert(scale(y)), y, atol=1e-3)
     covariance = scale(y).T.cov()
     if units is Standardise:
@@ -264,5 +265,5 @@ def test_units_are_taken_away_and_given_back(units):
 
 def test_few_rows_are_hardly_turned_by_whitening():
     values = torch.randn(6, 40, generator=torch.Generator().manual_seed(0))
-    assert Whiten(values)(values).isfinite().all()
-    assert Whiten(values)(values).abs().max() < 5
+    assert Whiten.of(values)(values).isfinite().all()
+    assert Whiten.of(values)(values).abs().max() < 5

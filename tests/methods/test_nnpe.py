@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ma_sbi.methods import NNPE, IsotropicNNPE
-from ma_sbi.methods.error_model import SpikeAndSlab, Standardisation
+from ma_sbi.methods.error_model import SpikeAndSlab
+from ma_sbi.networks import Standardise
 from tests.methods.worlds import SHIFTS, fitted, materials
 
 NUM = 100_000
@@ -70,9 +71,9 @@ def test_an_impossible_error_model_is_refused(options):
 
 def test_standardising_can_be_undone_and_keeps_what_never_varies():
     x = torch.tensor([[1.0, 3.0], [5.0, 3.0]])
-    standardise = Standardisation.of(x)
+    standardise = Standardise.of(x)
     assert standardise(x)[:, 1].tolist() == [0.0, 0.0]
-    torch.testing.assert_close(standardise.inverse(standardise(x)), x)
+    torch.testing.assert_close(standardise.invert(standardise(x)), x)
 
 
 class Recorder:
@@ -89,7 +90,7 @@ class Recorder:
 def test_nnpe_trains_on_simulations_with_noise_of_their_own_scale():
     simulations, backbone = materials().simulations, Recorder()
     NNPE(backbone).fit(materials(), seed=0)
-    standardised = Standardisation.of(simulations.x)(simulations.x)
+    standardised = Standardise.of(simulations.x)(simulations.x)
     noise = torch.sinh(backbone.x) - standardised
     assert torch.equal(backbone.theta, simulations.theta)
     for interval in (0.05, 0.25):

@@ -14,12 +14,13 @@ from torch import nn
 from torch.distributions import Independent, MultivariateNormal, Normal
 
 from ma_sbi import fit_ddpm
-from ma_sbi.backbones.ddpm import DiffusionPosterior, _Standardise, noise_schedule
+from ma_sbi.backbones.ddpm import DiffusionPosterior, noise_schedule
 from ma_sbi.backbones.unconstrained import on_real_line
 from ma_sbi.methods import Calibration, Materials, get_method
 from ma_sbi.methods.guidance import PriorGuided, RatioMixture
 from ma_sbi.methods.prior_guide import PriorGuide, fit_ratio
 from ma_sbi.metrics import c2st_batch
+from ma_sbi.networks import Standardise
 from ma_sbi.tasks import get_task
 from ma_sbi.training_range import TrainingRange
 
@@ -38,8 +39,8 @@ class ExactDenoiser(nn.Module):
 
     def __init__(self, gain, covariance, signal, scale):
         super().__init__()
-        self.theta_scale = _Standardise(torch.zeros(DIM), torch.full((DIM,), scale))
-        self.x_scale = _Standardise(torch.zeros(DIM), torch.ones(DIM))
+        self.theta_scale = Standardise(torch.zeros(DIM), torch.full((DIM,), scale))
+        self.x_scale = Standardise(torch.zeros(DIM), torch.ones(DIM))
         self.gain, self.covariance, self.signal = gain, covariance, signal
 
     def forward(self, theta, step, x):
@@ -300,29 +301,54 @@ def moons_posterior():
     return base
 
 
+def resampled(draws, new_prior, num_draws):
+    """Pick draws by the new prior: exact, as the old prior of this task is flat."""
+    weight = new_prior.log_prob(draws).softmax(dim=0)
+    pick = torch.multinomial(weight.T, num_draws, replacement=True).T
+    return draws.gather(0, pick[..., None].expand(-1, -1, DIM))
+
+
+def upper_moon(draws):
+    return (draws.sum(dim=-1) > 0).float().mean(dim=0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["prior_guide", "prior_guide_jacobian"])
 @pytest.mark.parametrize("prior", PRIORS)
-def test_two_moons_under_a_new_prior_are_as_good_as_under_the_old(name, prior):
+def test_two_moons_under_a_new_prior(name, prior, record_property):
+    """Guidance costs 0.03 of C2ST at most, against the same base reweighted exactly.
+
+    The guided target is r times the base's own posterior, not r times the truth. A
+    strong prior weighs the base's errors more: with exact weights its C2ST rises from
+    0.54 to 0.60, which no guidance can undo. Where the prior is mild, the base's own
+    C2ST is the bar.
+    """
     num_draws, new_prior, base = 500, PRIORS[prior], moons_posterior()
     torch.manual_seed(1)
     theta = new_prior.sample((60,))
     x = TASK.simulate(theta[TASK.prior.support.check(theta)][:10], seed=2)
-    own = c2st_batch(
-        base.sample(num_draws, x, seed=3),
-        TASK.reference(x, num_draws, seed=4),
-        recipe="fast",
-    )
-    pool = TASK.reference(x, 40 * num_draws, seed=5)
-    weight = new_prior.log_prob(pool).softmax(dim=0)  # the old prior is flat
-    pick = torch.multinomial(weight.T, num_draws, replacement=True).T
-    exact = pool.gather(0, pick[..., None].expand(-1, -1, DIM))
+    truth = TASK.reference(x, 40 * num_draws, seed=5)
+    exact = resampled(truth, new_prior, num_draws)
+    plain = base.sample(8 * num_draws, x, seed=3)
     method = get_method(name, target_prior=new_prior)
     method.fit(Materials(prior=TASK.prior, posterior=base), seed=0)
-    guided = c2st_batch(method.sample(num_draws, x, seed=6), exact, recipe="fast")
-    unguided = c2st_batch(base.sample(num_draws, x, seed=3), exact, recipe="fast")
-    figures = [values.mean().item() for values in (own, guided, unguided)]
-    error = (guided - own).std().item() / math.sqrt(len(x))
-    assert figures[1] < figures[0] + 0.03 + 2 * error
+    guided = method.sample(num_draws, x, seed=6)
+
+    def judge(draws, reference):
+        return c2st_batch(draws, reference, recipe="fast")
+
+    found = judge(guided, exact)
+    bars = {
+        "mild": judge(plain[:num_draws], truth[:num_draws]),
+        "strong": judge(resampled(plain, new_prior, num_draws), exact),
+    }
+    for key, values in {"guided": found, **bars}.items():
+        record_property(key, values.mean().item())
+    error = (found - bars[prior]).std() / math.sqrt(len(x))
+    assert found.mean() < bars[prior].mean() + 0.03 + 2 * error
     if prior == "strong":
-        assert figures[1] < figures[2]
+        before, after = (
+            (upper_moon(draws) - upper_moon(exact)).abs().mean()
+            for draws in (plain, guided)
+        )
+        assert after < before / 2  # the mass moves to the right moon

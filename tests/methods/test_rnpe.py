@@ -8,9 +8,10 @@ from torch.distributions import MultivariateNormal
 
 from ma_sbi.methods import RNPE, Simulations
 from ma_sbi.methods.denoising import denoise, split_r_hat
-from ma_sbi.methods.error_model import SpikeAndSlab, Standardisation
+from ma_sbi.methods.error_model import SpikeAndSlab
 from ma_sbi.methods.marginal import fit_marginal
 from ma_sbi.methods.rnpe import ChainsNotMixed
+from ma_sbi.networks import Standardise
 from ma_sbi.randomness import seeded
 from tests.methods.worlds import fitted, materials, small_marginal
 
@@ -218,5 +219,5 @@ def test_impossible_options_are_refused(options, message):
 def test_the_number_of_steps_follows_the_number_of_statistics():
     method = RNPE(density=small_marginal).fit(materials(), seed=0)
     assert method._find_num_steps() == 300
-    method.standardise_ = Standardisation.of(torch.randn(5, 10))
+    method.standardise_ = Standardise.of(torch.randn(5, 10))
     assert method._find_num_steps() == 500

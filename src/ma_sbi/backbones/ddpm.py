@@ -23,7 +23,7 @@ from ma_sbi.backbones.unconstrained import (
     default_device,
     on_real_line,
 )
-from ma_sbi.networks import perceptron
+from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.randomness import seeded
 from ma_sbi.saving import read, write
 from ma_sbi.training_range import TrainingRange
@@ -100,8 +100,8 @@ def fit_ddpm(
     signal = noise_schedule(schedule, num_steps).to(device, torch.float32)
     with torch.enable_grad(), seeded(seed, device):
         network = _Denoiser(
-            _Standardise.of(simulations.real_theta),
-            _Standardise.of(simulations.x),
+            Standardise.of(simulations.real_theta),
+            Standardise.of(simulations.x),
             layers=layers,
             hidden=hidden,
         ).to(device)
@@ -144,7 +144,7 @@ def load_ddpm(
     prior, to_real = on_real_line(prior, device)
     state = groups["network"]
     scales = [
-        _Standardise(state[f"{name}.mean"], state[f"{name}.scale"])
+        Standardise(state[f"{name}.mean"], state[f"{name}.scale"])
         for name in ("theta_scale", "x_scale")
     ]
     with seeded(0):  # first weights are drawn, and overwritten
@@ -280,29 +280,6 @@ class DiffusionPosterior(Amortized):
         return f"DiffusionPosterior(deterministic, {len(self.few_steps)} steps)"
 
 
-class _Standardise(nn.Module):
-    """Subtract the mean and divide by the standard deviation."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, mean: Tensor, scale: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("mean", mean)
-        self.register_buffer("scale", scale)
-
-    @classmethod
-    def of(cls, values: Tensor) -> _Standardise:
-        spread = values.std(dim=0)
-        return cls(values.mean(dim=0), torch.where(spread > 0, spread, 1.0))
-
-    def forward(self, values: Tensor) -> Tensor:
-        return (values - self.mean) / self.scale
-
-    def invert(self, values: Tensor) -> Tensor:
-        return values * self.scale + self.mean
-
-
 class _Denoiser(nn.Module):
     """Predicts the noise in theta from theta, a sinusoidal code of the step, and x."""
 
@@ -311,8 +288,8 @@ class _Denoiser(nn.Module):
 
     def __init__(
         self,
-        theta_scale: _Standardise,
-        x_scale: _Standardise,
+        theta_scale: Standardise,
+        x_scale: Standardise,
         *,
         layers: int,
         hidden: int,

@@ -6,12 +6,11 @@ import copy
 from typing import Any
 
 import torch
-from sbi.utils.sbiutils import Standardize
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from ma_sbi.methods.materials import Materials
-from ma_sbi.networks import perceptron
+from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.validation import as_count
 
@@ -49,7 +48,7 @@ def embedding_of(materials: Materials, *, seed: int | None = None) -> nn.Module:
     else:
         given = materials.simulations
         x = (given or materials.draw_prior(2_000, seed=derive(seed, "moments"))).x
-        network = Standardize(x.mean(dim=0), x.std(dim=0).clamp(min=1e-7))
+        network = Standardise.of(x)
         network.to(device=device_of(materials))
     return _freeze(nn.Sequential(network, nn.Flatten()))
 

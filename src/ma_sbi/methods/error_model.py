@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.distributions import Cauchy, Normal
 
 from ma_sbi.randomness import generator
-from ma_sbi.validation import as_matrix
 
-__all__ = ["SpikeAndSlab", "Standardisation"]
+__all__ = ["SpikeAndSlab"]
 
 
 @dataclass(frozen=True)
@@ -95,32 +94,3 @@ class SpikeAndSlab:
         return Cauchy(0.0, self.slab_scale, validate_args=False).log_prob(
             residual
         ) + math.log(self.slab_probability)
-
-
-@dataclass(frozen=True)
-class Standardisation:
-    """Moments of the simulations, which give the error model its unit.
-
-    Attributes:
-        mean: Mean of each statistic, shape ``(dim_x,)``.
-        std: Standard deviation of each, shape ``(dim_x,)``.
-    """
-
-    mean: Tensor
-    std: Tensor
-
-    @classmethod
-    def of(cls, x: Tensor) -> Standardisation:
-        """Measure simulations x, shape ``(n, dim_x)``."""
-        x = as_matrix(x, "x")
-        std = x.std(dim=0)
-        # A statistic that never varies has no unit of its own; it keeps the user's.
-        return cls(x.mean(dim=0), torch.where(std > 0, std, 1.0))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Standardise x, shape ``(..., dim_x)``."""
-        return (x - self.mean.to(x)) / self.std.to(x)
-
-    def inverse(self, standardised: Tensor) -> Tensor:
-        """Go back to the units of x, shape ``(..., dim_x)``."""
-        return self.mean.to(standardised) + standardised * self.std.to(standardised)

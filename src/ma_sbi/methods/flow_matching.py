@@ -12,32 +12,13 @@ from __future__ import annotations
 import torch
 from sklearn.covariance import ledoit_wolf
 from torch import Tensor, nn
+from typing_extensions import Self
 
-__all__ = ["FlowMatching", "Standardise", "Whiten"]
+from ma_sbi.networks import Standardise
+
+__all__ = ["FlowMatching", "Whiten"]
 
 SIGMA_MIN = 1e-4  # what is left of z_0 at the end of the path
-
-
-class Standardise(nn.Module):
-    """Subtract the mean and divide by the standard deviation of values ``(n, dim)``."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, values: Tensor) -> None:
-        super().__init__()
-        spread = values.std(dim=0)
-        self.register_buffer("mean", values.mean(dim=0))
-        # A column that never varies keeps its unit; one row alone has no deviation.
-        self.register_buffer("scale", torch.where(spread > 0, spread, 1.0))
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Give values without units."""
-        return (values - self.mean) / self.scale
-
-    def invert(self, values: Tensor) -> Tensor:
-        """Give the units back."""
-        return values * self.scale + self.mean
 
 
 class Whiten(Standardise):
@@ -50,14 +31,17 @@ class Whiten(Standardise):
     whitener: Tensor
     unwhitener: Tensor
 
-    def __init__(self, values: Tensor) -> None:
-        super().__init__(values)
-        standard = super().forward(values).double().cpu().numpy()
+    @classmethod
+    def of(cls, values: Tensor) -> Self:
+        """Measure values, shape ``(n, dim)``."""
+        whiten = super().of(values)
+        standard = Standardise.forward(whiten, values).double().cpu().numpy()
         covariance = torch.as_tensor(ledoit_wolf(standard, assume_centered=True)[0])
         size, direction = torch.linalg.eigh(covariance)
         spread = size.clamp(min=1e-8).sqrt()
-        self.register_buffer("whitener", (direction / spread).to(values))
-        self.register_buffer("unwhitener", (direction * spread).T.to(values))
+        whiten.register_buffer("whitener", (direction / spread).to(values))
+        whiten.register_buffer("unwhitener", (direction * spread).T.to(values))
+        return whiten
 
     def forward(self, values: Tensor) -> Tensor:
         """Give values without units or correlations."""

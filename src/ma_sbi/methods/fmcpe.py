@@ -14,9 +14,10 @@ from tqdm.auto import tqdm
 
 from ma_sbi.backbones.unconstrained import on_real_line
 from ma_sbi.context import Entries
-from ma_sbi.methods.flow_matching import FlowMatching, Standardise, Whiten
+from ma_sbi.methods.flow_matching import FlowMatching, Whiten
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import Method
+from ma_sbi.networks import Standardise
 from ma_sbi.protocols import AmortizedPosterior
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.training_range import OutsideTrainingRange
@@ -107,9 +108,9 @@ class FMCPE(Method):
         draws = materials.draw_prior(NUM_PRIOR_DRAWS, seed=derive(seed, "units"))
         with seeded(derive(seed, "training"), device):
             units = RESCALE[self.rescale]
-            theta_units = Standardise(to_real(draws.theta.to(device)))
-            x_units = units(draws.x.to(device))
-            maps = _Maps(self, to_real, theta_units, x_units, units(x_obs))
+            theta_units = Standardise.of(to_real(draws.theta.to(device)))
+            x_units = units.of(draws.x.to(device))
+            maps = _Maps(self, to_real, theta_units, x_units, units.of(x_obs))
             self._train(maps.to(device), posterior, materials, theta, x_obs, seed)
         self.posterior_ = posterior
         self.maps_ = maps.eval().requires_grad_(requires_grad=False)

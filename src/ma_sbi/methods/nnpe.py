@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries
-from ma_sbi.methods.error_model import SpikeAndSlab, Standardisation
+from ma_sbi.methods.error_model import SpikeAndSlab
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import RetrainedMethod
 from ma_sbi.methods.training import Backbone, train
+from ma_sbi.networks import Standardise
 from ma_sbi.randomness import derive, generator
 
 __all__ = ["IsotropicNNPE", "NNPE"]
@@ -57,7 +58,7 @@ class NNPE(RetrainedMethod):
     def _fit(self, materials: Materials, seed: int | None) -> None:
         noise = SpikeAndSlab(self.spike_scale, self.slab_scale, self.slab_probability)
         simulations = materials.take("simulations")
-        self.standardise_ = Standardisation.of(simulations.x)
+        self.standardise_ = Standardise.of(simulations.x)
         x = self.standardise_(simulations.x)
         x = x + noise.sample(tuple(x.shape), seed=derive(seed, "noise"), device=x.device)
         self.posterior_ = train(

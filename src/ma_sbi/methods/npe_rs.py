@@ -15,10 +15,9 @@ from tqdm.auto import tqdm
 from ma_sbi.backbones.flow import FlowPosterior
 from ma_sbi.backbones.unconstrained import check_simulations
 from ma_sbi.context import Entries
-from ma_sbi.methods.flow_matching import Standardise
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import RetrainedMethod
-from ma_sbi.networks import perceptron
+from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.training_range import TrainingRange
 from ma_sbi.validation import as_count
@@ -158,7 +157,7 @@ class NPERS(RetrainedMethod):
         if network is None:
             dim_summary = self.dim_summary or max(4, theta.shape[1] + 1)
             network = perceptron(x.shape[1], dim_summary, layers=3, hidden=64)
-        summary = nn.Sequential(Standardise(x), network).to(x.device)
+        summary = nn.Sequential(Standardise.of(x), network).to(x.device)
         first = summary(x[:2]).detach()
         if first.ndim != 2:
             raise ValueError(

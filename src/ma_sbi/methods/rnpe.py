@@ -13,10 +13,11 @@ from torch import Tensor
 
 from ma_sbi.context import Entries
 from ma_sbi.methods.denoising import Denoised, denoise
-from ma_sbi.methods.error_model import SpikeAndSlab, Standardisation
+from ma_sbi.methods.error_model import SpikeAndSlab
 from ma_sbi.methods.marginal import Marginal, fit_marginal
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import CorrectingMethod
+from ma_sbi.networks import Standardise
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count
@@ -126,7 +127,7 @@ class RNPE(CorrectingMethod):
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
         simulations = materials.take("simulations").x
-        self.standardise_ = Standardisation.of(simulations)
+        self.standardise_ = Standardise.of(simulations)
         self.error_model_ = self._check_options(len(simulations))
         self.simulations_ = self.standardise_(simulations)
         fit = self.density
@@ -179,7 +180,7 @@ class RNPE(CorrectingMethod):
             for number, rows in enumerate(x.split(max(1, self.max_rows // self.num_chains)))
         ]
         result = Denoised(
-            self.standardise_.inverse(torch.cat([block.x for block in blocks], dim=1)),
+            self.standardise_.invert(torch.cat([block.x for block in blocks], dim=1)),
             torch.cat([block.misspecified for block in blocks]),
             torch.cat([block.r_hat for block in blocks]),
         )

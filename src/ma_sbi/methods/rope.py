@@ -18,6 +18,7 @@ from ma_sbi.methods.embedding import (
 from ma_sbi.methods.materials import Materials, Need, Simulations
 from ma_sbi.methods.method import CorrectingMethod
 from ma_sbi.methods.transport import semi_balanced_plan
+from ma_sbi.networks import Standardise
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count
@@ -185,7 +186,7 @@ class RoPE(CorrectingMethod):
         with torch.no_grad():
             real, simulated = self.g_(x), self.h_(x_sim)
         if self.standardise:
-            real, simulated = _standardise(real), _standardise(simulated)
+            real, simulated = (Standardise.of(part)(part) for part in (real, simulated))
         cost = torch.cdist(real.double(), simulated.double())
         if self.metric == "squared":
             cost = cost.square() / real.shape[1]
@@ -200,8 +201,3 @@ class RoPE(CorrectingMethod):
         weight = len(rows) * self.plan(rows, x_sim)[: len(x)].T
         shown = x_sim[:, None].expand(-1, len(x), -1)
         return Corrections(shown, weight.log().to(x), torch.zeros_like(weight).to(x))
-
-
-def _standardise(embedded: Tensor) -> Tensor:
-    scale = embedded.std(dim=0, correction=0).clamp(min=1e-7)
-    return (embedded - embedded.mean(dim=0)) / scale
