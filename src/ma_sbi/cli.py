@@ -168,7 +168,6 @@ def _print_method(row: dict[str, Any]) -> None:
 
     typer.echo(f"{row['name']}: {row['description']}\n")
     typer.echo(f"Reference: {row['reference']}")
-    for heading, kinds in (("Needs", row["needs"]), ("Uses, if there", row["uses"])):
-        for kind in kinds:
-            typer.echo(f"{heading}: {kind}: {NEEDS[kind]}")
+    for kind in row["needs"]:
+        typer.echo(f"Needs {kind}: {NEEDS[kind]}")
     typer.echo("Options: " + ", ".join(f"{k}={v}" for k, v in row["options"].items()))

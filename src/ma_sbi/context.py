@@ -14,7 +14,7 @@ import torch
 
 from ma_sbi.protocols import Context
 
-__all__ = ["Entries", "as_entries", "distinct", "is_missing"]
+__all__ = ["Entries", "as_entries", "distinct", "is_missing", "match"]
 
 Entries: TypeAlias = "pd.Series | pd.DataFrame"
 
@@ -65,6 +65,21 @@ def distinct(entries: Entries) -> tuple[Entries, np.ndarray]:
             f"context entries must be texts, labels or numbers: {error}"
         ) from error
     return pd.Series(uniques, dtype=entries.dtype), codes
+
+
+def match(known: Entries, new: Entries) -> np.ndarray:
+    """Find each new entry among distinct known ones.
+
+    Returns:
+        Its position among them, shape ``(n,)``; for one that is not there, a number
+        beyond them, the same for the same entry.
+
+    Example:
+        >>> match(pd.Series(["fast", "slow"]), pd.Series(["slow", "odd"])).tolist()
+        [1, 2]
+    """
+    both: Any = [known, new]
+    return distinct(pd.concat(both, ignore_index=True))[1][len(known) :]
 
 
 def is_missing(values: Any) -> np.ndarray:

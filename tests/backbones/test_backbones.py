@@ -235,7 +235,7 @@ class TestBadInput:
 
     def test_too_few(self, fit):
         theta, x = simulations(10)
-        with pytest.raises(ValueError, match="at least 20 simulations, got 10"):
+        with pytest.raises(ValueError, match="at least 20 pairs"):
             fit(PRIOR, theta, x)
 
 

@@ -9,8 +9,7 @@ from torch.distributions import MultivariateNormal
 
 from ma_sbi import from_callable
 from ma_sbi.methods import FRISBI
-from ma_sbi.methods.frisbi import softmax_plan, transport_cost
-from ma_sbi.methods.transport import semi_balanced_plan
+from ma_sbi.methods.transport import semi_balanced_plan, squared_cost
 from tests.methods import gaussian
 
 SEVERAL = 5  # standard errors
@@ -49,11 +48,11 @@ def fitted(given, **options):
 
 def test_the_weights_are_the_plan_of_rope_with_free_columns():
     real, simulated = gaussian.draw(6, 1)[1].double(), gaussian.draw(9, 2)[1].double()
-    cost = transport_cost(real, simulated)
+    cost = squared_cost(real, simulated)
     expected = (real[:, None] - simulated).square().sum(dim=2) / DIM
     torch.testing.assert_close(cost, expected)
     plan = semi_balanced_plan(cost, GAMMA, tau=0.0)
-    torch.testing.assert_close(softmax_plan(cost, GAMMA), 6 * plan)
+    torch.testing.assert_close(FRISBI(gamma=GAMMA)._weight(cost), 6 * plan)
 
 
 def test_the_distilled_posterior_is_the_mixture_in_closed_form():
@@ -105,8 +104,8 @@ def test_the_transport_pulls_observations_towards_simulations():
     x_sim = gaussian.draw(1_000, 9)[1]
 
     def moved(weight):
-        cost = transport_cost(fitted(given, transport_weight=weight).g_(x), x_sim)
-        return (softmax_plan(cost, GAMMA) * cost).sum(dim=1).mean()
+        cost = squared_cost(fitted(given, transport_weight=weight).g_(x), x_sim)
+        return (FRISBI(gamma=GAMMA)._weight(cost) * cost).sum(dim=1).mean()
 
     assert moved(100.0) < 0.9 * moved(0.0)
 

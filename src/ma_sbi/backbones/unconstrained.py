@@ -22,7 +22,14 @@ from ma_sbi.randomness import seeded
 from ma_sbi.training_range import TrainingRange
 from ma_sbi.validation import as_matrix
 
-__all__ = ["Simulations", "check_simulations", "default_device", "on_real_line"]
+__all__ = [
+    "Simulations",
+    "check_simulations",
+    "check_theta",
+    "default_device",
+    "off_the_edge",
+    "on_real_line",
+]
 
 
 @dataclass(frozen=True)
@@ -93,17 +100,28 @@ def check_simulations(
             f"theta and x must be paired row by row, got {len(theta)} and {len(x)} rows"
         )
     if len(theta) < 20:
-        raise ValueError(f"training needs at least 20 simulations, got {len(theta)}")
-    inside = within_support(prior, theta)
-    if not inside.all():
         raise ValueError(
-            f"{int((~inside).sum())} of {len(theta)} theta lie outside the prior's support"
+            f"training needs at least 20 pairs of theta and x, got {len(theta)}"
         )
-    real_theta = _off_the_edge(to_real(theta))
+    check_theta(prior, theta)
+    real_theta = off_the_edge(to_real(theta))
     return Simulations(prior, to_real, real_theta, x, TrainingRange.of(x))
 
 
-def _off_the_edge(real_theta: Tensor) -> Tensor:
+def check_theta(prior: Distribution, theta: Tensor, name: str = "theta") -> None:
+    """Refuse parameters outside the prior.
+
+    Raises:
+        ValueError: If any row of theta ``(n, dim_theta)`` lies outside its support.
+    """
+    inside = within_support(prior, theta)
+    if not inside.all():
+        raise ValueError(
+            f"{int((~inside).sum())} of {len(theta)} {name} lie outside the prior's support"
+        )
+
+
+def off_the_edge(real_theta: Tensor) -> Tensor:
     """Bring back theta that lies exactly on a bound of the prior.
 
     In float32 a uniform draw is exactly the bound once in ten million. Its image on the

@@ -95,6 +95,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "rope_ot_only": partial(
         RoPE, rows="unlabelled", num_simulations=2_000, fine_tune=False
     ),
+    "rope_calibration": partial(RoPE, rows="calibration", num_simulations=2_000),
     "rope_paper": partial(RoPE, tau=0.9, num_simulations=2_000),
     "rope_paper_ot_only": partial(RoPE, tau=0.9, num_simulations=2_000, fine_tune=False),
     "rope_emd": RoPEEMD,
@@ -131,8 +132,8 @@ def describe_methods() -> list[dict[str, Any]]:
 
     Returns:
         One row per method with its ``name``, ``description``, ``options`` (as text),
-        ``needs`` and ``uses`` (kinds of material), ``amortised``, ``rows_independent``,
-        ``reads`` and ``reference``.
+        ``needs`` (kinds of material), ``amortised``, ``rows_independent``, ``reads`` and
+        ``reference``.
     """
     rows = []
     for name, make in METHODS.items():
@@ -144,7 +145,6 @@ def describe_methods() -> list[dict[str, Any]]:
                 "description": inspect.getdoc(type(method)),
                 "options": {key: repr(value) for key, value in options.items()},
                 "needs": [kind for kind in NEEDS if kind in method.needs],
-                "uses": [kind for kind in NEEDS if kind in method.uses],
                 "amortised": method.amortised,
                 "rows_independent": method.rows_independent,
                 "reads": method.reads,

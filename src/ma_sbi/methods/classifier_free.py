@@ -67,13 +67,13 @@ class ClassifierFree(RetrainedMethod):
         simulated, context = materials.take("simulations"), materials.take("context")
         self.code_ = ContextCode(self.encoder, context)
         rows = self._repeat(len(context), len(simulated.x), derive(seed, "rows"))
-        code = self._drop(self.code_(context)[rows], derive(seed, "drop"))
-        silence = torch.zeros(len(simulated.x), self.code_.dim)
-        real = torch.cat([materials.take("x_obs")[rows], code], dim=1)
+        real = self.code_.beside(materials.take("x_obs"), context)[rows]
+        dropped = torch.rand(len(real), generator=generator(derive(seed, "drop")))
+        real[dropped < self.drop_probability, -self.code_.dim :] = 0.0
         base = self.backbone(
             materials.prior,
             torch.cat([simulated.theta, materials.take("theta*")[rows]]),
-            torch.cat([torch.cat([simulated.x, silence], dim=1), real]),
+            torch.cat([self.code_.beside(simulated.x), real]),
             seed=derive(seed, "train"),
         )
         if not isinstance(base, DiffusionPosterior):
@@ -89,10 +89,6 @@ class ClassifierFree(RetrainedMethod):
         order = torch.randperm(num_real, generator=generator(seed))
         return order.repeat(wanted // num_real + 1)[:wanted]
 
-    def _drop(self, code: Tensor, seed: int | None) -> Tensor:
-        chance = torch.rand(len(code), 1, generator=generator(seed))
-        return torch.where(chance < self.drop_probability, 0.0, code)
-
     def _check_options(self) -> None:
         if not 0 <= self.drop_probability < 1:
             raise ValueError(
@@ -104,4 +100,4 @@ class ClassifierFree(RetrainedMethod):
             )
 
     def _condition(self, x: Tensor, context: Entries) -> Tensor:
-        return torch.cat([x, self.code_(context).to(x)], dim=1)
+        return self.code_.beside(x, context)

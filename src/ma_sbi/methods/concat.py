@@ -51,15 +51,14 @@ class ConcatNPE(RetrainedMethod):
         context = materials.take("context")
         self.code_ = ContextCode(self.encoder, context)
         theta = materials.take("theta*")
-        x = torch.cat([materials.take("x_obs"), self.code_(context)], dim=1)
+        x = self.code_.beside(materials.take("x_obs"), context)
         if self.with_simulations:
             simulated = materials.take("simulations")
-            silence = torch.zeros(len(simulated.x), self.code_.dim)
             theta = torch.cat([theta, simulated.theta])
-            x = torch.cat([x, torch.cat([simulated.x, silence], dim=1)])
+            x = torch.cat([x, self.code_.beside(simulated.x)])
         self.posterior_ = train(
             self.backbone, materials.prior, theta, x, seed=derive(seed, "train")
         )
 
     def _condition(self, x: Tensor, context: Entries) -> Tensor:
-        return torch.cat([x, self.code_(context).to(x)], dim=1)
+        return self.code_.beside(x, context)

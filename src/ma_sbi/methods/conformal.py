@@ -12,14 +12,13 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-import pandas as pd
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from ma_sbi.context import Entries, as_entries, distinct
+from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count, as_matrix
@@ -98,9 +97,11 @@ def conformal(
     entries = None if context is None else as_entries(context, num_rows=len(x_obs))
     _check_level(alpha, len(theta))
     weigh = _weigh(by, x_obs, entries, weight, x_test)
-    scored = _Scored(method, as_count(num_draws, "num_draws"), seed)
+    if as_count(num_draws, "num_draws") < 2:
+        raise ValueError("num_draws must be at least 2, to have a spread")
+    scored = _Scored(method, num_draws, seed)
     scores = scored.at(x_obs, entries)(theta[None])[0].double()
-    return ConformalRegions(scored, weigh, scores, alpha)
+    return ConformalRegions(scored, weigh, scores, alpha, x_obs.shape[1])
 
 
 class ConformalRegions:
@@ -109,18 +110,22 @@ class ConformalRegions:
     Attributes:
         scores: Scores of the calibration pairs, shape ``(n,)``.
         alpha: Share of true parameters that may lie outside.
+        dim_x: Width of an observation.
     """
 
-    def __init__(self, scored: _Scored, weigh: Weigh, scores: Tensor, alpha: float) -> None:
+    def __init__(
+        self, scored: _Scored, weigh: Weigh, scores: Tensor, alpha: float, dim_x: int
+    ) -> None:
         self.scores = scores
         self.alpha = alpha
+        self.dim_x = dim_x
         self._scored = scored
         self._weigh = weigh
 
     def at(self, alpha: float) -> ConformalRegions:
         """Return the regions of another level from the same scores."""
         _check_level(alpha, len(self.scores))
-        return ConformalRegions(self._scored, self._weigh, self.scores, alpha)
+        return ConformalRegions(self._scored, self._weigh, self.scores, alpha, self.dim_x)
 
     def cut(self, x: Any, context: Context | None = None) -> Tensor:
         """Return the largest score inside, shape ``(B,)``; infinite for no bound.
@@ -129,7 +134,7 @@ class ConformalRegions:
             x: Observations, shape ``(B, dim_x)``.
             context: One entry per observation, or one for all.
         """
-        x, entries = _check(x, context)
+        x, entries = self._check(x, context)
         return _quantile(self.scores, *self._weigh(x, entries), 1 - self.alpha)
 
     def contains(self, theta: Any, x: Any, context: Context | None = None) -> Tensor:
@@ -144,7 +149,7 @@ class ConformalRegions:
             Booleans, shape ``(n, B)``.
         """
         theta = torch.as_tensor(theta, dtype=torch.float32)
-        return self._scored.at(*_check(x, context))(theta) <= self.cut(x, context)
+        return self._scored.at(*self._check(x, context))(theta) <= self.cut(x, context)
 
     def sample(
         self,
@@ -163,7 +168,7 @@ class ConformalRegions:
             ValueError: If the method hardly ever draws inside.
         """
         num_samples = as_count(num_samples, "num_samples")
-        x, entries = _check(x, context)
+        x, entries = self._check(x, context)
         score, cut = self._scored.at(x, entries), self.cut(x, context)
         kept: list[list[Tensor]] = [[] for _ in x]
         count = torch.zeros(len(x), dtype=torch.long)
@@ -182,6 +187,10 @@ class ConformalRegions:
             f"of {MAX_ROUNDS * num_samples} draws of the method only {int(count[worst])} "
             f"lie in the region of observation {worst}: too few for {num_samples}"
         )
+
+    def _check(self, x: Any, context: Context | None) -> tuple[Tensor, Entries | None]:
+        x = as_matrix(x, "x", dim=self.dim_x)
+        return x, None if context is None else as_entries(context, num_rows=len(x))
 
 
 class _Scored:
@@ -206,11 +215,6 @@ class _Scored:
             return lambda theta: -self.method.log_prob(theta, x, *known).cpu()
         draws = self.draw(self.num_draws, x, context, derive(self.seed, "score"))
         return lambda theta: _from_draws(theta.to(draws), draws).cpu()
-
-
-def _check(x: Any, context: Context | None) -> tuple[Tensor, Entries | None]:
-    x = as_matrix(x, "x")
-    return x, None if context is None else as_entries(context, num_rows=len(x))
 
 
 def _check_level(alpha: float, num_pairs: int) -> None:
@@ -305,9 +309,8 @@ def _same_regime(known: Entries, new: Entries | None) -> Tensor:
     """Mark the pairs with the context of each new observation, shape ``(B, n)``."""
     if new is None:
         raise ValueError("these regions are per regime: pass one context per observation")
-    both: Any = [known, new]
-    codes = torch.as_tensor(distinct(pd.concat(both, ignore_index=True))[1])
-    return (codes[len(known) :, None] == codes[: len(known)]).double()
+    regimes, codes = distinct(known)
+    return torch.as_tensor(match(regimes, new)[:, None] == codes).double()
 
 
 def _odds(x_cal: Tensor, x_test: Tensor) -> Weight:

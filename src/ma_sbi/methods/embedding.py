@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from ma_sbi.methods.materials import Materials
+from ma_sbi.methods.training import BestSoFar
 from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.validation import as_count
@@ -23,7 +24,9 @@ __all__ = [
 ]
 
 
-def embedding_of(materials: Materials, *, seed: int | None = None) -> nn.Module:
+def embedding_of(
+    materials: Materials, given: nn.Module | None = None, *, seed: int | None = None
+) -> nn.Module:
     """Return h, the embedding through which the trained posterior sees x.
 
     That of a flow, ours or sbi's: standardisation, then the user's embedding net. For
@@ -31,11 +34,14 @@ def embedding_of(materials: Materials, *, seed: int | None = None) -> nn.Module:
 
     Args:
         materials: With a posterior and a simulator, or simulations.
+        given: The h to take instead; it is copied.
         seed: For the simulations, if they have to be drawn.
 
     Returns:
         A module from ``(n, dim_x)`` to ``(n, dim)``, without gradients of its own.
     """
+    if given is not None:
+        return _freeze(copy.deepcopy(given).to(device=device_of(materials)))
     posterior: Any = materials.take("posterior")
     estimator: Any = getattr(posterior, "estimator", None)
     wrapped = getattr(posterior, "posterior", None)  # by from_sbi
@@ -46,8 +52,8 @@ def embedding_of(materials: Materials, *, seed: int | None = None) -> nn.Module:
         if len(estimator.condition_shape) > 1:
             network = nn.Sequential(nn.Unflatten(1, estimator.condition_shape), network)
     else:
-        given = materials.simulations
-        x = (given or materials.draw_prior(2_000, seed=derive(seed, "moments"))).x
+        known = materials.simulations
+        x = (known or materials.draw_prior(2_000, seed=derive(seed, "moments"))).x
         network = Standardise.of(x)
         network.to(device=device_of(materials))
     return _freeze(nn.Sequential(network, nn.Flatten()))
@@ -149,20 +155,17 @@ def fine_tune(
 
     trained = copy.deepcopy(embedding)
     optimiser = torch.optim.Adam(trained.parameters(), lr=learning_rate, fused=True)
-    best, lowest, since = copy.deepcopy(trained.state_dict()), torch.inf, 0
+    best = BestSoFar(trained)
     steps = range(as_count(num_steps, "num_steps"))
-    for step in tqdm(steps, "Fine-tuning", disable=not show_progress):
+    for _ in tqdm(steps, "Fine-tuning", disable=not show_progress):
         with torch.no_grad():
-            validation = loss(held_out).item()
-        if validation < lowest:
-            best, lowest = copy.deepcopy(trained.state_dict()), validation
-            since = step
-        if step - since > patience:
+            best.update(loss(held_out).item())
+        if best.since > patience:
             break
         optimiser.zero_grad()
         loss(kept).backward()
         optimiser.step()
-    trained.load_state_dict(best)
+    best.restore()
     return _freeze(trained)
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from typing import Literal
 
 import torch
-from sbi.utils.sbiutils import within_support
 from torch import Tensor, nn
-from torch.distributions import Distribution, Transform
+from torch.distributions import Transform
 from tqdm.auto import tqdm
 
-from ma_sbi.backbones.unconstrained import on_real_line
+from ma_sbi.backbones.unconstrained import check_theta, off_the_edge, on_real_line
 from ma_sbi.context import Entries
 from ma_sbi.methods.flow_matching import FlowMatching, Whiten
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import Method
+from ma_sbi.methods.training import BestSoFar
 from ma_sbi.networks import Standardise
 from ma_sbi.protocols import AmortizedPosterior
 from ma_sbi.randomness import derive, seeded
@@ -66,7 +65,7 @@ class FMCPE(Method):
     """
 
     reference = "Ruhlmann et al. 2025, arXiv:2509.23385"
-    needs: frozenset[Need] = frozenset({"posterior", "simulator", "x_obs", "theta*"})
+    needs: frozenset[Need] = frozenset({"posterior", "simulator", "theta*"})
     posterior_: AmortizedPosterior
 
     def __init__(
@@ -104,11 +103,13 @@ class FMCPE(Method):
         device = getattr(posterior, "device", None) or materials.take("x_obs").device
         prior, to_real = on_real_line(materials.prior, device)
         theta, x_obs = (materials.take(kind).to(device) for kind in ("theta*", "x_obs"))
-        _check_pairs(prior, theta)
+        if len(theta) < 5:
+            raise ValueError(f"FMCPE needs at least 5 calibration pairs, got {len(theta)}")
+        check_theta(prior, theta, "calibration.theta")
         draws = materials.draw_prior(NUM_PRIOR_DRAWS, seed=derive(seed, "units"))
         with seeded(derive(seed, "training"), device):
             units = RESCALE[self.rescale]
-            theta_units = Standardise.of(to_real(draws.theta.to(device)))
+            theta_units = Standardise.of(off_the_edge(to_real(draws.theta.to(device))))
             x_units = units.of(draws.x.to(device))
             maps = _Maps(self, to_real, theta_units, x_units, units.of(x_obs))
             self._train(maps.to(device), posterior, materials, theta, x_obs, seed)
@@ -128,7 +129,7 @@ class FMCPE(Method):
 
         def simulate(rows: Tensor, purpose: str) -> Tensor:
             seed_here = derive(seed, f"simulator, {purpose}")
-            return materials.simulate(theta[rows], seed=seed_here).to(x_obs)
+            return materials.simulate(theta[rows].cpu(), seed=seed_here).to(x_obs)
 
         def with_sources(rows: Tensor, x: Tensor, purpose: str) -> list[Tensor]:
             """Draw from the posterior at what T_x gives now."""
@@ -147,7 +148,7 @@ class FMCPE(Method):
         x_held_out = simulate(held_out, "validation")
         optimiser = torch.optim.Adam(maps.parameters(), lr=self.learning_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.epochs)
-        best, best_state = float("inf"), copy.deepcopy(maps.state_dict())
+        best = BestSoFar(maps)
         for epoch in tqdm(range(self.epochs), "Training", disable=not self.show_progress):
             x = simulate(training, f"epoch {epoch}")
             rows = with_sources(training, x, f"epoch {epoch}")
@@ -163,9 +164,8 @@ class FMCPE(Method):
             with torch.no_grad(), seeded(derive(seed, "validation"), x_obs.device):
                 rows = with_sources(held_out, x_held_out, "validation")
                 validation = maps.loss(*rows).item()
-            if validation < best:
-                best, best_state = validation, copy.deepcopy(maps.state_dict())
-        maps.load_state_dict(best_state)
+            best.update(validation)
+        best.restore()
 
     def _sample(
         self, num_samples: int, x: Tensor, context: Entries | None, seed: int | None
@@ -261,17 +261,6 @@ class _Maps(nn.Module):
         condition = self.x_obs_units(x_obs)
         standard = self.flow_theta.transport(source, condition, num_steps)
         return self.to_real.inv(self.theta_units.invert(standard))
-
-
-def _check_pairs(prior: Distribution, theta: Tensor) -> None:
-    inside = within_support(prior, theta)
-    if not inside.all():
-        raise ValueError(
-            f"{int((~inside).sum())} of {len(theta)} calibration.theta lie outside the "
-            "prior's support"
-        )
-    if len(theta) < 5:
-        raise ValueError(f"FMCPE needs at least 5 calibration pairs, got {len(theta)}")
 
 
 def _split(num_rows: int, fraction: float, device: torch.device) -> tuple[Tensor, Tensor]:

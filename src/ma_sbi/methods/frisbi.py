@@ -11,12 +11,13 @@ from ma_sbi.methods.embedding import device_of, embedding_of, trainable_copy
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import RetrainedMethod
 from ma_sbi.methods.training import Backbone, train
+from ma_sbi.methods.transport import squared_cost
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.validation import as_count
 
-__all__ = ["FRISBI", "softmax_plan", "transport_cost"]
+__all__ = ["FRISBI"]
 
 
 class FRISBI(RetrainedMethod):
@@ -89,9 +90,8 @@ class FRISBI(RetrainedMethod):
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
         self._check_options()
-        device, h = device_of(materials), self.embedding
-        if h is None:
-            h = embedding_of(materials, seed=derive(seed, "moments"))
+        device = device_of(materials)
+        h = embedding_of(materials, self.embedding, seed=derive(seed, "moments"))
         x_c = materials.take("x_obs").to(device=device)
         x_u = materials.take("unlabelled").to(device=device)
         x_sim = self._columns(materials, seed).to(device=device)
@@ -140,9 +140,9 @@ class FRISBI(RetrainedMethod):
             for _ in epochs:
                 for batch in x_u[torch.randperm(len(x_u))].split(self.batch_size):
                     embedded = g(torch.cat([batch, x_c]))
-                    cost = transport_cost(embedded, columns)
+                    cost = squared_cost(embedded, columns)
                     # The gradient flows through the plan, too, as in the authors' code.
-                    moved = (softmax_plan(cost, self.gamma) * cost).sum(dim=1).mean()
+                    moved = (self._weight(cost) * cost).sum(dim=1).mean()
                     paired = (embedded[len(batch) :] - target).square().mean()
                     optimiser.zero_grad()
                     (paired + self.transport_weight * moved).backward()
@@ -158,7 +158,7 @@ class FRISBI(RetrainedMethod):
         seed: int | None,
     ) -> Tensor:
         """Draw theta for every row, shape ``(num_draws, len(rows), dim_theta)``."""
-        weight = softmax_plan(transport_cost(self.g_(rows), columns), self.gamma).T
+        weight = self._weight(squared_cost(self.g_(rows), columns)).T
         shown = x_sim[:, None].expand(-1, len(rows), -1)
         pool = Corrections(shown, weight.log(), torch.zeros_like(weight))
         return sample_mixture(materials.take("posterior"), self.num_draws, pool, seed=seed)
@@ -166,15 +166,9 @@ class FRISBI(RetrainedMethod):
     def _condition(self, x: Tensor, context: Entries | None) -> Tensor:
         return self.g_(x)
 
+    def _weight(self, cost: Tensor) -> Tensor:
+        """Weigh every simulation for every observation, ``(N_o, N_s)``.
 
-def transport_cost(real: Tensor, simulated: Tensor) -> Tensor:
-    """Return squared distances over the width of the embedding, ``(N_o, N_s)``."""
-    return torch.cdist(real, simulated).square() / real.shape[1]
-
-
-def softmax_plan(cost: Tensor, gamma: float) -> Tensor:
-    """Return the weight of every simulation for every observation, ``(N_o, N_s)``.
-
-    N_o times :func:`~ma_sbi.methods.transport.semi_balanced_plan` with tau = 0.
-    """
-    return (-cost / gamma).softmax(dim=1)
+        N_o times :func:`~ma_sbi.methods.transport.semi_balanced_plan` with tau = 0.
+        """
+        return (-cost / self.gamma).softmax(dim=1)

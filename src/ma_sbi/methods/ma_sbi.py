@@ -44,6 +44,7 @@ class MASBI(CorrectingMethod):
         return self.corrector
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
+        super()._fit(materials, seed)
         corrector = clone(self._corrector)
         context, x_obs = materials.take("context"), materials.take("x_obs")
         if corrector.axes().fitting.paired:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import zuko
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from ma_sbi.methods.training import BestSoFar
 from ma_sbi.randomness import seeded
 from ma_sbi.training_range import TrainingRange
 from ma_sbi.validation import as_count, as_matrix
@@ -98,6 +98,10 @@ def fit_marginal(
         raise ValueError(f"training needs at least 20 simulations, got {len(x)}")
     if flow not in FLOWS:
         raise ValueError(f"flow must be one of {', '.join(FLOWS)}, got {flow!r}")
+    if not 0 < validation_fraction < 1:
+        raise ValueError(
+            f"validation_fraction must lie between 0 and 1, got {validation_fraction!r}"
+        )
     build, default_transforms = FLOWS[flow]
     num_held_out = math.ceil(validation_fraction * len(x))
     with torch.enable_grad(), seeded(seed, x.device):
@@ -110,15 +114,12 @@ def fit_marginal(
         held_out, training = shuffled[:num_held_out], shuffled[num_held_out:]
         marginal = Marginal(x, network).to(x.device)
         optimiser = torch.optim.Adam(marginal.parameters(), lr=learning_rate)
-        best, best_loss, waited = copy.deepcopy(network.state_dict()), math.inf, 0
+        best = BestSoFar(network)
         for _ in tqdm(range(max_epochs), "Density", disable=not show_progress):
             _train_epoch(marginal, training, optimiser, batch_size)
             with torch.no_grad():
-                loss = -marginal(held_out).mean().item()
-            waited = 0 if loss < best_loss else waited + 1
-            if waited == 0:
-                best, best_loss = copy.deepcopy(network.state_dict()), loss
-            if waited >= patience:
+                best.update(-marginal(held_out).mean().item())
+            if best.since >= patience:
                 break
         else:
             warnings.warn(
@@ -126,7 +127,7 @@ def fit_marginal(
                 f"held-out loss had gone {patience} epochs without improving",
                 stacklevel=2,
             )
-    network.load_state_dict(best)
+    best.restore()
     return marginal.eval().requires_grad_(requires_grad=False)
 
 

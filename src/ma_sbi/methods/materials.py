@@ -196,7 +196,7 @@ class Materials:
         if "seed" in inspect.signature(simulator).parameters:
             x = simulator(theta, seed=seed)
         else:
-            with seeded(seed):
+            with seeded(seed, theta.device):
                 x = simulator(theta)
         x = as_matrix(x, "what the simulator returned", dim=self.dim_x, column=True)
         _same_length(len(theta), len(x), "theta", "what the simulator returned")

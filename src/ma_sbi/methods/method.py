@@ -35,7 +35,6 @@ class Method(BaseEstimator, ABC):
     Attributes:
         reference: Where the method is described.
         needs: Kinds of material it cannot do without.
-        uses: Kinds that it takes if they are there.
         amortised: Whether a new observation costs one evaluation, without training,
             transport or Markov chains of its own.
         rows_independent: Whether the posterior of an observation stays the same whatever
@@ -46,7 +45,6 @@ class Method(BaseEstimator, ABC):
 
     reference: ClassVar[str]
     needs: frozenset[Need] = frozenset()
-    uses: frozenset[Need] = frozenset()
     amortised: ClassVar[bool] = True
     rows_independent: ClassVar[bool] = True
     reads: ClassVar[Literal["x_obs", "x_sim"]] = "x_obs"
@@ -68,10 +66,14 @@ class Method(BaseEstimator, ABC):
         if missing:
             wanted = "; ".join(NEEDS[kind] for kind in missing)
             raise ValueError(f"{type(self).__name__} needs {wanted}")
+        if seed is None:
+            # One is drawn, so that steps of the fit, and what draws later, can share it.
+            seed = int(torch.randint(2**62, ()))
+        self.__dict__.pop("prior_", None)  # a fit that fails leaves nothing fitted
         self.dim_x_ = materials.dim_x
         with torch.enable_grad():
             self._fit(materials, seed)
-        self.prior_ = materials.prior  # last: a fit that failed leaves nothing fitted
+        self.prior_ = materials.prior
         return self
 
     def sample(
@@ -117,8 +119,16 @@ class Method(BaseEstimator, ABC):
         if not self.has_density:
             raise ValueError(f"{type(self).__name__} can be sampled but has no density")
         theta = torch.as_tensor(theta, dtype=torch.float32, device=x.device)
+        expected = (len(x), self.prior_.event_shape[0])
+        if theta.ndim != 3 or theta.shape[1:] not in (expected, (1, expected[1])):
+            raise ValueError(
+                "theta must have shape (num_samples, batch, dim_theta), where batch and "
+                f"dim_theta are {expected}, got {tuple(theta.shape)}"
+            )
+        if theta.isnan().any():
+            raise ValueError("theta must not be NaN")
         with torch.no_grad():
-            return self._log_prob(theta, x, entries)
+            return self._log_prob(theta.expand(-1, len(x), -1), x, entries)
 
     @property
     def has_density(self) -> bool:
@@ -172,23 +182,21 @@ class CorrectingMethod(Method):
     posterior_: AmortizedPosterior
     seed_: int | None
 
+    @abstractmethod
+    def _corrections(self, x: Tensor, context: Any, seed: int | None) -> Corrections:
+        """Return candidates for checked input."""
+
+    def _fit(self, materials: Materials, seed: int | None) -> None:
+        """Keep the posterior; a subclass that learns something calls this first."""
+        self.posterior_ = materials.take("posterior")
+        self.seed_ = derive(seed, "corrections")
+
     def corrections(self, x: Any, context: Context | None = None) -> Corrections:
         """Return what the posterior is shown instead of x, with weights.
 
         Where that is random, as in RNPE, the seed of the fit decides.
         """
         return self._corrections(*self._check_input(x, context), seed=self.seed_)
-
-    def fit(self, materials: Materials, *, seed: int | None = None) -> Self:
-        """Learn from what is at hand; see :meth:`Method.fit`."""
-        if materials.posterior is not None:
-            self.posterior_ = materials.posterior
-        self.seed_ = derive(seed, "corrections")
-        return super().fit(materials, seed=seed)
-
-    @abstractmethod
-    def _corrections(self, x: Tensor, context: Any, seed: int | None) -> Corrections:
-        """Return candidates for checked input."""
 
     def _sample(
         self, num_samples: int, x: Tensor, context: Any, seed: int | None

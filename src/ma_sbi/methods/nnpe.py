@@ -103,7 +103,7 @@ class IsotropicNNPE(RetrainedMethod):
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
         """Simulations, and pairs to match the scale to."""
-        pairs: frozenset[Need] = frozenset({"x_obs", "pairs"})
+        pairs: frozenset[Need] = frozenset({"pairs"})
         simulations: frozenset[Need] = frozenset({"simulations"})
         return simulations | pairs if self.scale == "matched" else simulations
 

@@ -19,9 +19,6 @@ class NPE(CorrectingMethod):
 
     reference = "Greenberg et al. 2019"
 
-    def _fit(self, materials: Materials, seed: int | None) -> None:
-        pass
-
     def _corrections(
         self, x: Tensor, context: Entries | None, seed: int | None
     ) -> Corrections:

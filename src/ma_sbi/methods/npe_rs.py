@@ -17,6 +17,7 @@ from ma_sbi.backbones.unconstrained import check_simulations
 from ma_sbi.context import Entries
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import RetrainedMethod
+from ma_sbi.methods.training import BestSoFar
 from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.training_range import TrainingRange
@@ -40,7 +41,8 @@ class NPERS(RetrainedMethod):
 
     Args:
         weight: Weight lambda of the discrepancy. At 0 this is plain NPE; the larger, the
-            closer to the prior.
+            less is learned from x. With this kernel, whose length follows the summaries,
+            even 1000 leaves something: the prior is approached, not returned.
         embedding_net: Network from standardised x ``(n, dim_x)`` to summaries
             ``(n, dim_summary)``, for instance of sets of time series laid out in one row;
             a perceptron if None.
@@ -185,8 +187,8 @@ class NPERS(RetrainedMethod):
         num_rows = len(training[0])
         batch_size = self.batch_size or min(max(50, num_rows // 20), 256)
         optimiser = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
-        best, best_epoch, best_state = float("inf"), -1, copy.deepcopy(model.state_dict())
-        for epoch in tqdm(range(self.max_epochs), disable=not self.show_progress):
+        best = BestSoFar(model)
+        for _ in tqdm(range(self.max_epochs), disable=not self.show_progress):
             for batch in torch.randperm(num_rows).to(x_obs.device).split(batch_size):
                 compared = _some(training[1]), _some(x_obs)
                 loss = model.loss(training[0][batch], training[1][batch], *compared)
@@ -196,11 +198,8 @@ class NPERS(RetrainedMethod):
                 optimiser.step()
             with torch.no_grad():
                 compared = held_out[1][:NUM_COMPARED], x_obs[:NUM_COMPARED]
-                validation = model.loss(*held_out, *compared).item()
-            if validation < best:
-                best, best_epoch = validation, epoch
-                best_state = copy.deepcopy(model.state_dict())
-            elif epoch - best_epoch >= self.patience:
+                best.update(model.loss(*held_out, *compared).item())
+            if best.since >= self.patience:
                 break
         else:
             warnings.warn(
@@ -208,7 +207,7 @@ class NPERS(RetrainedMethod):
                 f"loss had gone {self.patience} epochs without improving",
                 stacklevel=2,
             )
-        model.load_state_dict(best_state)
+        best.restore()
 
 
 class _Model(nn.Module):

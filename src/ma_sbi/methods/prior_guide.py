@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
-import pandas as pd
 import torch
 from sbi.utils.sbiutils import within_support
 from sklearn.mixture import GaussianMixture
@@ -14,7 +13,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ma_sbi.backbones.ddpm import DiffusionPosterior
-from ma_sbi.context import Entries, distinct
+from ma_sbi.backbones.unconstrained import check_theta, off_the_edge
+from ma_sbi.context import Entries, distinct, match
 from ma_sbi.methods.guidance import PriorGuided, RatioMixture, Spread
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import Method
@@ -131,11 +131,9 @@ class PriorGuide(Method):
     ) -> Tensor:
         if self.regimes_ is None or context is None:
             return self.posterior_.sample(num_samples, x, seed=seed)
-        both: Any = [self.regimes_, context]
-        known = len(self.regimes_)
-        regime = distinct(pd.concat(both, ignore_index=True))[1][known:]
+        regime = match(self.regimes_, context)
         draws = x.new_empty(num_samples, len(x), len(self.posterior_.lower))
-        for one in sorted(set(regime)):
+        for one in sorted(set(regime.tolist())):
             rows = torch.as_tensor(regime == one)
             guided = self.by_regime_.get(one, self.posterior_)
             own = derive(seed, f"regime {one}")
@@ -143,6 +141,8 @@ class PriorGuide(Method):
         return draws
 
     def _check_options(self) -> None:
+        if self.by_context and self.target_prior is not None:
+            raise ValueError("by_context estimates new priors: leave target_prior out")
         as_count(self.num_components, "num_components")
         as_count(self.ratio_steps, "ratio_steps")
         if self.num_langevin < 0 or self.langevin_step <= 0:
@@ -233,8 +233,9 @@ def _estimated_prior(
         for num in range(1, min(MAX_COMPONENTS, len(theta) // MIN_ROWS) + 1)
     ]
     mixture = min(mixtures, key=lambda one: one.bic(values))
-    with seeded(seed):
-        old = _on_the_line(base, base.prior.sample((NUM_POINTS,)))  # type: ignore[union-attr]
+    with seeded(seed, base.signal.device):
+        prior: Any = base.prior
+        old = _on_the_line(base, prior.sample((NUM_POINTS,)))
     new = torch.as_tensor(mixture.sample(NUM_POINTS)[0]).to(old)
     points = torch.cat([old, new])
     log_new = torch.as_tensor(mixture.score_samples(points.double().cpu().numpy()))
@@ -255,7 +256,7 @@ def _given_prior(
             new = target.sample((many,)).to(old)
             new = new[within_support(prior, new)]
             share = len(new) / many
-            _check_share(share)
+            _check_share(share, f"only a share of {share:.2g} of its draws does")
             theta = torch.cat([old[: min(len(new), NUM_POINTS)], new[:NUM_POINTS]])
             log_ratio = _log_density(target, theta) - prior.log_prob(theta)
             return _NewPrior(_on_the_line(base, theta), log_ratio - math.log(share))
@@ -263,17 +264,18 @@ def _given_prior(
         log_ratio = torch.as_tensor(target(old)).to(old) - prior.log_prob(old)
         log_ratio = log_ratio - log_ratio.logsumexp(dim=0) + math.log(many)
         weight = log_ratio.softmax(dim=0)
-        _check_share(1 / (many * weight.square().sum().item()))
+        share = 1 / (many * weight.square().sum().item())
+        _check_share(share, f"weighted by it, {many} draws are worth {share * many:.0f}")
         picked = torch.multinomial(weight, NUM_POINTS, replacement=True)
         rows = torch.cat([torch.arange(NUM_POINTS).to(picked), picked])
         return _NewPrior(_on_the_line(base, old[rows]), log_ratio[rows])
 
 
-def _check_share(share: float) -> None:
+def _check_share(share: float, what: str) -> None:
     if not share > MIN_SHARE:
         raise ValueError(
             "target_prior must lie within the prior that the posterior was trained with: "
-            f"only a share of {share:.2g} of its draws does"
+            + what
         )
 
 
@@ -281,16 +283,16 @@ def _log_density(target: Distribution, theta: Tensor) -> Tensor:
     """Evaluate a distribution that may refuse what is outside its support."""
     inside = within_support(target, theta)
     log_prob = theta.new_full((len(theta),), -torch.inf)
-    log_prob[inside] = target.log_prob(theta[inside]).to(theta)
+    log_prob[inside] = target.log_prob(theta[inside].to(target.sample().device)).to(theta)
     return log_prob
 
 
 def _on_the_line(base: DiffusionPosterior, theta: Tensor) -> Tensor:
     """Map theta to where the network sees it: the real line, standardised."""
     theta = theta.to(base.signal)
-    if not within_support(base.prior, theta).all():
-        raise ValueError("true parameters must lie within the prior of the posterior")
-    return base.network.theta_scale(base.to_real(theta))
+    prior: Any = base.prior
+    check_theta(prior, theta, "calibration.theta")
+    return base.network.theta_scale(off_the_edge(base.to_real(theta)))
 
 
 def _log_prior_on_the_line(base: DiffusionPosterior, points: Tensor) -> Tensor:

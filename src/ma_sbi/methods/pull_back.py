@@ -20,7 +20,7 @@ from torch import Tensor
 from ma_sbi.context import Entries
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import CorrectingMethod
-from ma_sbi.methods.transport import semi_balanced_plan
+from ma_sbi.methods.transport import semi_balanced_plan, squared_cost
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count
@@ -63,6 +63,7 @@ class PullBack(CorrectingMethod):
         """Return T(x_obs), shape ``(n, dim_x)``; x_sim is in the same order as theta*."""
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
+        super()._fit(materials, seed)
         x_obs = materials.take("x_obs")
         if as_count(self.num_neighbours, "num_neighbours") > len(x_obs):
             raise ValueError(
@@ -103,7 +104,7 @@ class RoPEEMD(PullBack):
     """
 
     def _transport(self, x_obs: Tensor, x_sim: Tensor) -> Tensor:
-        _, assigned = linear_sum_assignment(_cost(x_obs, x_sim).numpy())
+        _, assigned = linear_sum_assignment(squared_cost(x_obs, x_sim).numpy())
         return x_sim[torch.as_tensor(assigned)]
 
 
@@ -173,14 +174,16 @@ class RoPESinkhorn(PullBack):
         return total / len(x_obs)
 
 
-def _cost(x_obs: Tensor, x_sim: Tensor) -> Tensor:
-    return torch.cdist(x_obs, x_sim).square()
-
-
 def _barycentric(x_obs: Tensor, x_sim: Tensor, epsilon: float) -> Tensor:
-    cost = _cost(x_obs, x_sim)
+    cost = squared_cost(x_obs, x_sim)
+    unit = cost.median().item()
+    if unit == 0:
+        raise ValueError(
+            "epsilon is relative to the median squared distance between observations and "
+            "simulations, and that is zero: most of them are equal"
+        )
     # Barycentres need no more: with 500 pairs they are then off by 0.001 of the spread.
-    plan = semi_balanced_plan(cost, epsilon * cost.median().item(), tolerance=1e-3)
+    plan = semi_balanced_plan(cost, epsilon * unit, tolerance=1e-3)
     return plan @ x_sim / plan.sum(dim=1, keepdim=True)
 
 

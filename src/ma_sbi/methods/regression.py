@@ -129,6 +129,7 @@ class ContextToX(CorrectingMethod):
         self.fitting = fitting
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
+        super()._fit(materials, seed)
         self.regression_ = _Regression(
             self.encoder,
             self.fitting,

@@ -126,6 +126,7 @@ class RNPE(CorrectingMethod):
         return self.denoise(x, seed=seed).misspecified
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
+        super()._fit(materials, seed)
         simulations = materials.take("simulations").x
         self.standardise_ = Standardise.of(simulations)
         self.error_model_ = self._check_options(len(simulations))

@@ -17,7 +17,7 @@ from ma_sbi.methods.embedding import (
 )
 from ma_sbi.methods.materials import Materials, Need, Simulations
 from ma_sbi.methods.method import CorrectingMethod
-from ma_sbi.methods.transport import semi_balanced_plan
+from ma_sbi.methods.transport import semi_balanced_plan, squared_cost
 from ma_sbi.networks import Standardise
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive
@@ -126,14 +126,11 @@ class RoPE(CorrectingMethod):
         return frozenset(needs if other is None else needs | {other})
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
+        super()._fit(materials, seed)
         self._check_options()
-        # A seed of its own if there is none: sample and log_prob must see the same
-        # simulations, which are drawn when the number of observations is known.
-        self.pool_seed_ = int(torch.randint(2**62, ())) if seed is None else seed
         self.materials_ = materials
         self.simulations_: Simulations | None = None
-        h = self.embedding
-        self.h_ = embedding_of(materials, seed=derive(seed, "moments")) if h is None else h
+        self.h_ = embedding_of(materials, self.embedding, seed=derive(seed, "moments"))
         self.g_ = self._fine_tune(materials, seed) if self.fine_tune else self.h_
         other = _OTHER_ROWS[self.rows]
         self.other_rows_ = None if other is None else materials.take(other)
@@ -177,7 +174,8 @@ class RoPE(CorrectingMethod):
         """
         num = self.num_simulations or num_observations
         if self.simulations_ is None or len(self.simulations_.x) != num:
-            seed = derive(self.pool_seed_, "simulations")
+            # The fit's own: draws and densities must see the same simulations.
+            seed = derive(self.seed_, "simulations")
             self.simulations_ = self.materials_.draw_prior(num, seed=seed)
         return self.simulations_
 
@@ -187,10 +185,9 @@ class RoPE(CorrectingMethod):
             real, simulated = self.g_(x), self.h_(x_sim)
         if self.standardise:
             real, simulated = (Standardise.of(part)(part) for part in (real, simulated))
-        cost = torch.cdist(real.double(), simulated.double())
-        if self.metric == "squared":
-            cost = cost.square() / real.shape[1]
-        return semi_balanced_plan(cost, self.gamma, self.tau)
+        cost = squared_cost if self.metric == "squared" else torch.cdist
+        cost_here = cost(real.double(), simulated.double())
+        return semi_balanced_plan(cost_here, self.gamma, self.tau)
 
     def _corrections(
         self, x: Tensor, context: Entries | None, seed: int | None

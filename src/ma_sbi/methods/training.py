@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 import torch
 from sklearn.base import clone
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ma_sbi.backbones import fit_ddpm, fit_flow
@@ -17,7 +18,7 @@ from ma_sbi.correctors.composed import encode
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.protocols import AmortizedPosterior, Encoder
 
-__all__ = ["BACKBONES", "Backbone", "ContextCode", "train"]
+__all__ = ["BACKBONES", "Backbone", "BestSoFar", "ContextCode", "train"]
 
 Backbone = Literal["nsf", "maf", "ddpm"] | Callable[..., AmortizedPosterior]
 """How a method trains a posterior: a name, or ``fit(prior, theta, x, seed=seed)``."""
@@ -53,6 +54,34 @@ def train(
     return backbone(prior, theta, x, seed=seed, **options)
 
 
+class BestSoFar:
+    """The weights of a network when its loss on held-out rows was lowest.
+
+    Args:
+        network: What is trained.
+
+    Attributes:
+        since: Updates since the lowest loss.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self.loss = float("inf")
+        self.since = 0
+        self.state = copy.deepcopy(network.state_dict())
+
+    def update(self, loss: float) -> None:
+        """Compare the network's loss as it is now."""
+        self.since += 1
+        if loss < self.loss:
+            self.loss, self.since = loss, 0
+            self.state = copy.deepcopy(self.network.state_dict())
+
+    def restore(self) -> None:
+        """Give the network its best weights back."""
+        self.network.load_state_dict(self.state)
+
+
 class ContextCode:
     """A fitted encoder whose silent rows are zero: no context, no code.
 
@@ -70,3 +99,9 @@ class ContextCode:
         uniques, codes = distinct(context)
         encoding = encode(self.encoder, uniques).nan_to_num().float()
         return encoding[torch.as_tensor(codes)]
+
+    def beside(self, x: Tensor, context: Entries | None = None) -> Tensor:
+        """Put the code beside x; shape ``(n, dim_x + dim)``. Without context it is zero."""
+        silence = x.new_zeros(len(x), self.dim)
+        code = silence if context is None else self(context).to(x)
+        return torch.cat([x, code], dim=1)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ma_sbi.validation import as_count, double_device
 
-__all__ = ["semi_balanced_plan"]
+__all__ = ["semi_balanced_plan", "squared_cost"]
 
 _STEPS = 20  # scaling steps between two steps in the log domain
 
@@ -72,6 +72,11 @@ def semi_balanced_plan(
         max_iterations = as_count(max_iterations, "max_iterations")
         log_kernel = log_kernel + _potential(log_kernel, tau, tolerance, max_iterations)
     return log_kernel.softmax(dim=1) / len(cost)
+
+
+def squared_cost(real: Tensor, simulated: Tensor) -> Tensor:
+    """Return squared distances over the number of columns, shape ``(N_o, N_s)``."""
+    return torch.cdist(real, simulated).square() / real.shape[1]
 
 
 def _potential(
