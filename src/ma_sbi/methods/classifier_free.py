@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from ma_sbi.backbones.ddpm import DiffusionPosterior, fit_ddpm
+from ma_sbi.backbones.ddpm import DiffusionPosterior
 from ma_sbi.context import Entries
 from ma_sbi.methods.guidance import ContextGuided
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import RetrainedMethod
-from ma_sbi.methods.training import ContextCode
+from ma_sbi.methods.training import Backbone, ContextCode, train
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import derive, generator
 
@@ -40,7 +38,7 @@ class ClassifierFree(RetrainedMethod):
         calibration_share: Share of training rows that are calibration rows; as there are
             fewer of them than simulations, they are repeated, each time with a chance of
             losing its context.
-        backbone: How the diffusion model is trained, for example
+        backbone: How the diffusion model is trained: ``"ddpm"``, or for example
             ``functools.partial(fit_ddpm, epochs=100)``.
     """
 
@@ -54,7 +52,7 @@ class ClassifierFree(RetrainedMethod):
         strength: float = 0.0,
         drop_probability: float = 0.1,
         calibration_share: float = 0.5,
-        backbone: Callable[..., DiffusionPosterior] = fit_ddpm,
+        backbone: Backbone = "ddpm",
     ) -> None:
         self.encoder = encoder
         self.strength = strength
@@ -70,7 +68,8 @@ class ClassifierFree(RetrainedMethod):
         real = self.code_.beside(materials.take("x_obs"), context)[rows]
         dropped = torch.rand(len(real), generator=generator(derive(seed, "drop")))
         real[dropped < self.drop_probability, -self.code_.dim :] = 0.0
-        base = self.backbone(
+        base = train(
+            self.backbone,
             materials.prior,
             torch.cat([simulated.theta, materials.take("theta*")[rows]]),
             torch.cat([self.code_.beside(simulated.x), real]),
@@ -90,6 +89,8 @@ class ClassifierFree(RetrainedMethod):
         return order.repeat(wanted // num_real + 1)[:wanted]
 
     def _check_options(self) -> None:
+        if self.backbone in ("nsf", "maf"):
+            raise ValueError("only a diffusion backbone can be guided, such as 'ddpm'")
         if not 0 <= self.drop_probability < 1:
             raise ValueError(
                 f"drop_probability must lie in [0, 1), got {self.drop_probability}"
