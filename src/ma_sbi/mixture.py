@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -94,6 +96,8 @@ def log_prob_mixture(
     if num_candidates == 1:
         return log_prob(theta, candidates.x[0])
     theta = theta.expand(-1, batch, -1)
+    if candidates.x.stride(1) == 0:
+        return _log_prob_shared(log_prob, theta, candidates)
     parts = []
     for rows in _blocks(batch, len(theta) * num_candidates):
         block = _columns(candidates, rows)
@@ -102,6 +106,25 @@ def log_prob_mixture(
         weighted = each.unflatten(1, block.log_weight.shape) + block.log_weight
         parts.append(weighted.logsumexp(dim=1))
     return torch.cat(parts, dim=1)
+
+
+def _log_prob_shared(
+    log_prob: Callable[[Tensor, Tensor], Tensor], theta: Tensor, candidates: Corrections
+) -> Tensor:
+    """Do the same where all observations share their candidates, with other weights.
+
+    The posterior is then asked about each candidate once: some normalise their density
+    anew for each x, at some cost.
+    """
+    num_samples, batch, dim_theta = theta.shape
+    shared, log_weight = candidates.x[:, 0], candidates.log_weight.T
+    flat = theta.reshape(-1, 1, dim_theta).expand(-1, len(shared), -1)
+    weight = log_weight.repeat(num_samples, 1)
+    parts = [
+        (log_prob(flat[rows], shared) + weight[rows]).logsumexp(dim=1)
+        for rows in _blocks(len(flat), len(shared))
+    ]
+    return torch.cat(parts).unflatten(0, (num_samples, batch))
 
 
 def _blocks(num_rows: int, draws_per_row: int, most: int = 200_000) -> list[slice]:

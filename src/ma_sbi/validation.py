@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["as_count", "as_matrix", "as_pairs", "as_pools", "double_device"]
+__all__ = [
+    "as_count",
+    "as_matrix",
+    "as_pairs",
+    "as_pools",
+    "check_positive",
+    "double_device",
+]
 
 
 def as_matrix(
@@ -35,7 +43,7 @@ def as_matrix(
     """
     if not isinstance(values, Tensor):
         try:
-            values = torch.as_tensor(np.asarray(values, dtype=np.float64))
+            values = torch.from_numpy(np.array(values, dtype=np.float64))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must hold numbers: {error}") from error
     matrix = values.detach().to(dtype=dtype, device=device)
@@ -88,8 +96,16 @@ def as_count(value: int, name: str) -> int:
     except (TypeError, ValueError, RuntimeError):
         valid = False
     if not valid:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        got = reprlib.repr(value) if np.ndim(value) == 0 else f"shape {np.shape(value)}"
+        raise ValueError(f"{name} must be a positive integer, got {got}")
     return count
+
+
+def check_positive(value: float, name: str) -> None:
+    """Refuse what is not a positive, finite number."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 def double_device(device: torch.device | None) -> torch.device | None:

@@ -116,8 +116,10 @@ def check_theta(prior: Distribution, theta: Tensor, name: str = "theta") -> None
     """
     inside = within_support(prior, theta)
     if not inside.all():
+        rows = (~inside).nonzero().flatten().tolist()
         raise ValueError(
-            f"{int((~inside).sum())} of {len(theta)} {name} lie outside the prior's support"
+            f"{len(rows)} of {len(theta)} {name} (first: row {rows[0]}) lie outside the "
+            "prior's support"
         )
 
 

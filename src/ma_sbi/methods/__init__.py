@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -64,6 +65,7 @@ __all__ = [
     "RoPEEMD",
     "RoPESinkhorn",
     "Simulations",
+    "available_methods",
     "conformal",
     "describe_methods",
     "get_method",
@@ -116,15 +118,34 @@ def get_method(name: str, **options: Any) -> Method:
         The method, not fitted yet.
 
     Raises:
-        ValueError: If there is no method of that name.
+        ValueError: If there is no method of that name, or it has no such option.
 
     Example:
         >>> sorted(get_method("ma_sbi").needs)
         ['context', 'pairs', 'posterior']
     """
     if name not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
+        near = get_close_matches(name.lower().replace("-", "_"), METHODS, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        known = ", ".join(METHODS)
+        raise ValueError(f"there is no method {name!r}{hint}; known are {known}")
+    known_options = METHODS[name]().get_params(deep=False)
+    for option in options:
+        if option not in known_options:
+            offered = ", ".join(known_options) or "none"
+            raise ValueError(f"{name} has no option {option!r}; its options are {offered}")
     return METHODS[name](**options)
+
+
+def available_methods(materials: Materials) -> list[str]:
+    """Name the methods that need no more than there is.
+
+    Example:
+        >>> from ma_sbi.tasks import get_task
+        >>> available_methods(Materials(prior=get_task("slcp").prior))
+        ['prior']
+    """
+    return [name for name, make in METHODS.items() if make().needs <= materials.has]
 
 
 def describe_methods() -> list[dict[str, Any]]:

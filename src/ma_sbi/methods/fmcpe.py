@@ -20,7 +20,7 @@ from ma_sbi.networks import Standardise
 from ma_sbi.protocols import AmortizedPosterior
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.training_range import OutsideTrainingRange
-from ma_sbi.validation import as_count
+from ma_sbi.validation import as_count, check_positive
 
 __all__ = ["FMCPE"]
 
@@ -187,8 +187,7 @@ class FMCPE(Method):
         for name in ("num_steps", "num_steps_training", "epochs", "batch_size", "hidden"):
             as_count(getattr(self, name), name)
         for name in ("learning_rate", "time_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+            check_positive(getattr(self, name), name)
         if self.sigma is not None and not self.sigma > 0:
             raise ValueError(f"sigma must be positive, or None, got {self.sigma!r}")
         if self.rescale not in RESCALE:

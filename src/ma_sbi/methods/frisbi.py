@@ -10,12 +10,12 @@ from ma_sbi.context import Entries
 from ma_sbi.methods.embedding import device_of, embedding_of, trainable_copy
 from ma_sbi.methods.materials import Materials, Need
 from ma_sbi.methods.method import RetrainedMethod
-from ma_sbi.methods.training import Backbone, train
+from ma_sbi.methods.training import Backbone, find_backbone, train
 from ma_sbi.methods.transport import squared_cost
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive, seeded
-from ma_sbi.validation import as_count
+from ma_sbi.validation import as_count, check_positive
 
 __all__ = ["FRISBI"]
 
@@ -112,10 +112,11 @@ class FRISBI(RetrainedMethod):
         )
 
     def _check_options(self) -> None:
+        find_backbone(self.backbone)
+        check_positive(self.learning_rate, "learning_rate")
         for name in ("num_simulations", "num_draws", "batch_size", "epochs"):
             as_count(getattr(self, name), name)
-        if not self.gamma > 0:
-            raise ValueError(f"gamma must be positive, got {self.gamma}")
+        check_positive(self.gamma, "gamma")
         if not self.transport_weight >= 0:
             raise ValueError(
                 f"transport_weight must not be negative, got {self.transport_weight}"

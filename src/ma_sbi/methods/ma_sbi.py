@@ -41,6 +41,8 @@ class MASBI(CorrectingMethod):
     def _corrector(self) -> FittedCorrector:
         if self.corrector is None:
             return ShiftCorrector(HashEncoder())
+        if not isinstance(self.corrector, FittedCorrector):
+            raise ValueError(f"corrector must be a corrector, got {self.corrector!r}")
         return self.corrector
 
     def _fit(self, materials: Materials, seed: int | None) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+import numpy as np
+from sbi.utils.sbiutils import within_support
 from torch import Tensor
 from torch.distributions import Distribution
 
 from ma_sbi.backbones.ddpm import DiffusionPosterior
+from ma_sbi.backbones.unconstrained import check_theta, on_real_line
 from ma_sbi.context import as_entries
 from ma_sbi.protocols import AmortizedPosterior, Context
 from ma_sbi.randomness import derive, seeded
@@ -43,7 +47,8 @@ NEEDS: dict[Need, str] = {
     "(calibration=Calibration(x_obs, context=...))",
     "pairs": "simulations paired with the calibration observations "
     "(calibration=Calibration(x_obs, x_sim=...))",
-    "unlabelled": "observations of which nothing else is known (unlabelled=)",
+    "unlabelled": "observations of which nothing else need be known; those to be analysed "
+    "will do (unlabelled=)",
 }
 """What each kind is, for the message that asks for it."""
 
@@ -118,9 +123,11 @@ class Materials:
         simulations: What it was, or could be, trained on.
         simulator: Called as ``simulator(theta, seed=seed)`` with theta of shape
             ``(n, dim_theta)``, gives ``(n, dim_x)``; ``task.simulate`` is one. A function
-            of theta alone is taken, too, and run from a seeded global generator.
+            of theta alone is taken, too, and run with the global generators of torch and
+            numpy seeded.
         calibration: Real observations with what is known of them.
-        unlabelled: Real observations of which nothing else is known, ``(m, dim_x)``.
+        unlabelled: Real observations of which nothing else need be known, shape
+            ``(m, dim_x)``; those to be analysed will do.
 
     Raises:
         ValueError: If widths disagree, rows do not match, or values are not finite.
@@ -145,15 +152,23 @@ class Materials:
     unlabelled: Tensor | None = None
 
     def __post_init__(self) -> None:
+        device = getattr(self.posterior, "device", None)
+        _set(self, prior=on_real_line(self.prior, device)[0])
+        if isinstance(self.simulations, tuple):
+            _set(self, simulations=Simulations(*self.simulations))
+        for name, kind in (("simulations", Simulations), ("calibration", Calibration)):
+            part = getattr(self, name)
+            if part is not None and not isinstance(part, kind):
+                raise ValueError(f"{name} must be {kind.__name__}(...), got {type(part)}")
+        if self.simulator is not None and not callable(self.simulator):
+            raise ValueError(
+                f"simulator must be a function of theta, got {type(self.simulator)}"
+            )
         if self.unlabelled is not None:
             _set(self, unlabelled=as_matrix(self.unlabelled, "unlabelled", column=True))
-        posterior = self.posterior
-        if posterior is not None and hasattr(posterior, "sample_batched"):
-            raise ValueError(
-                f"posterior is a {type(posterior).__name__}, which speaks sbi's own "
-                "interface; wrap it with from_sbi(posterior)"
-            )
         self._check_widths()
+        self._check_theta()
+        self._check_posterior()
 
     @property
     def has(self) -> frozenset[Need]:
@@ -196,7 +211,7 @@ class Materials:
         if "seed" in inspect.signature(simulator).parameters:
             x = simulator(theta, seed=seed)
         else:
-            with seeded(seed, theta.device):
+            with seeded(seed, theta.device), _numpy_seeded(seed):
                 x = simulator(theta)
         x = as_matrix(x, "what the simulator returned", dim=self.dim_x, column=True)
         _same_length(len(theta), len(x), "theta", "what the simulator returned")
@@ -226,14 +241,47 @@ class Materials:
         if len(set(widths.values())) > 1:
             parts = ", ".join(f"{name}: {width}" for name, width in widths.items())
             raise ValueError(f"all observations must have the same columns, got {parts}")
+
+    def _check_theta(self) -> None:
         for name in ("simulations", "calibration"):
-            part = getattr(self, name)
-            theta = None if part is None else part.theta
-            if theta is not None and theta.shape[1] != self.dim_theta:
+            theta = getattr(getattr(self, name), "theta", None)
+            if theta is None:
+                continue
+            if theta.shape[1] != self.dim_theta:
                 raise ValueError(
                     f"{name}.theta must have {self.dim_theta} columns, like the prior, "
                     f"got {theta.shape[1]}"
                 )
+            check_theta(self.prior, theta, f"{name}.theta")
+
+    def _check_posterior(self) -> None:
+        posterior: Any = self.posterior
+        if posterior is None:
+            return
+        if hasattr(posterior, "sample_batched"):
+            raise ValueError(
+                f"posterior is a {type(posterior).__name__}, which speaks sbi's own "
+                "interface; wrap it with from_sbi(posterior)"
+            )
+        sample = getattr(posterior, "sample", None)
+        if not callable(sample) or "seed" not in inspect.signature(sample).parameters:
+            raise ValueError(
+                "posterior must offer sample(num_samples, x, seed=seed), got a "
+                f"{type(posterior).__name__}; see from_sbi, from_zuko and from_callable"
+            )
+        trained_with = getattr(posterior, "prior", None)
+        if trained_with is None:
+            return
+        with seeded(0, getattr(posterior, "device", None) or "cpu"):
+            draws = [prior.sample((100,)) for prior in (self.prior, trained_with)]
+        if not (
+            within_support(trained_with, draws[0]).all()
+            and within_support(self.prior, draws[1]).all()
+        ):
+            raise ValueError(
+                "prior must be the one that the posterior was trained with, but their "
+                "supports differ"
+            )
 
     def __repr__(self) -> str:
         given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
@@ -246,6 +294,19 @@ def _same_length(first: int, second: int, first_name: str, second_name: str) -> 
             f"{first_name} and {second_name} must be paired row by row, got {first} and "
             f"{second} rows"
         )
+
+
+@contextmanager
+def _numpy_seeded(seed: int | None) -> Iterator[None]:
+    """Run numpy's global generator from a seed, then put it back as it was."""
+    before = np.random.get_state()  # noqa: NPY002 (simulators draw from it)
+    if seed is not None:
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        if seed is not None:
+            np.random.set_state(before)  # noqa: NPY002
 
 
 def _set(frozen: Any, **values: Any) -> None:

@@ -62,6 +62,8 @@ class Method(BaseEstimator, ABC):
         Raises:
             ValueError: If something that the method needs is not there.
         """
+        if not isinstance(materials, Materials):
+            raise ValueError(f"fit needs Materials(...), got {type(materials)}")
         missing = [kind for kind in NEEDS if kind in self.needs - materials.has]
         if missing:
             wanted = "; ".join(NEEDS[kind] for kind in missing)

@@ -21,7 +21,7 @@ from ma_sbi.methods.training import BestSoFar
 from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.training_range import TrainingRange
-from ma_sbi.validation import as_count
+from ma_sbi.validation import as_count, check_positive
 
 __all__ = ["NPERS", "squared_mmd"]
 
@@ -144,8 +144,7 @@ class NPERS(RetrainedMethod):
                 as_count(getattr(self, name), name)
         if not self.weight >= 0:
             raise ValueError(f"weight must not be negative, got {self.weight!r}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
+        check_positive(self.learning_rate, "learning_rate")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
                 "validation_fraction must lie between 0 and 1, got "

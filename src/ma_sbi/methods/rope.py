@@ -21,7 +21,7 @@ from ma_sbi.methods.transport import semi_balanced_plan, squared_cost
 from ma_sbi.networks import Standardise
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive
-from ma_sbi.validation import as_count
+from ma_sbi.validation import as_count, check_positive
 
 __all__ = ["RoPE"]
 
@@ -144,6 +144,7 @@ class RoPE(CorrectingMethod):
             )
         if self.num_simulations is not None:
             as_count(self.num_simulations, "num_simulations")
+        check_positive(self.learning_rate, "learning_rate")
         # It checks gamma and tau.
         semi_balanced_plan(torch.zeros(1, 1), self.gamma, self.tau)
 

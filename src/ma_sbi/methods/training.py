@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from sklearn.base import clone
@@ -18,7 +18,7 @@ from ma_sbi.correctors.composed import encode
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.protocols import AmortizedPosterior, Encoder
 
-__all__ = ["BACKBONES", "Backbone", "BestSoFar", "ContextCode", "train"]
+__all__ = ["BACKBONES", "Backbone", "BestSoFar", "ContextCode", "find_backbone", "train"]
 
 Backbone = Literal["nsf", "maf", "ddpm"] | Callable[..., AmortizedPosterior]
 """How a method trains a posterior: a name, or ``fit(prior, theta, x, seed=seed)``."""
@@ -37,21 +37,29 @@ def train(
     x: Tensor,
     *,
     seed: int | None = None,
-    **options: Any,
 ) -> AmortizedPosterior:
     """Train the backbone on parameters and what they gave.
 
     Raises:
         ValueError: If there is no backbone of that name.
     """
-    if isinstance(backbone, str):
-        if backbone not in BACKBONES:
-            raise ValueError(
-                f"backbone must be one of {', '.join(BACKBONES)}, or a function like "
-                f"fit_flow, got {backbone!r}"
-            )
-        backbone = BACKBONES[backbone]
-    return backbone(prior, theta, x, seed=seed, **options)
+    return find_backbone(backbone)(prior, theta, x, seed=seed)
+
+
+def find_backbone(backbone: Backbone) -> Callable[..., AmortizedPosterior]:
+    """Return the function that trains a backbone.
+
+    Raises:
+        ValueError: If there is none of that name.
+    """
+    if callable(backbone):
+        return backbone
+    if backbone not in BACKBONES:
+        raise ValueError(
+            f"backbone must be one of {', '.join(BACKBONES)}, or a function like "
+            f"fit_flow, got {backbone!r}"
+        )
+    return BACKBONES[backbone]
 
 
 class BestSoFar:
@@ -92,10 +100,15 @@ class ContextCode:
 
     def __init__(self, encoder: Encoder | None, context: Entries) -> None:
         self.encoder: Encoder = clone(encoder or HashEncoder()).fit(context)
-        self.dim = self(context.iloc[:1]).shape[1]
+        # Buckets that no context falls into would only be noise for a network.
+        self.used = self._encode(context).any(dim=0).nonzero().flatten()
+        self.dim = len(self.used)
 
     def __call__(self, context: Entries) -> Tensor:
         """Encode, shape ``(n, dim)``, float32."""
+        return self._encode(context)[:, self.used]
+
+    def _encode(self, context: Entries) -> Tensor:
         uniques, codes = distinct(context)
         encoding = encode(self.encoder, uniques).nan_to_num().float()
         return encoding[torch.as_tensor(codes)]
