@@ -2,7 +2,8 @@
 
 Trains each backbone once per task, fits every method to the same 500 calibration rows and
 samples all test rows together. Finished cells are files in `--out`; a run that was stopped
-goes on where it was. `table` prints ours beside the paper's.
+goes on where it was. `table` prints ours beside the paper's, `markdown` the
+tables of docs/rivals.md.
 
     python benchmarks/rivals.py run --workers 2
     python benchmarks/rivals.py table
@@ -55,6 +56,7 @@ ONLY = {
     "classifier_free": "ddpm",
     "classifier_free_guided": "ddpm",
     "prior_guide": "ddpm",
+    "prior_guide_jacobian": "ddpm",
     "npe_rs": "maf",
 }
 PAPER_FORMS = {
@@ -311,9 +313,33 @@ def table(given):
         print(shown.to_string(na_rep=""))
 
 
+def markdown(given):
+    """Print one table per backbone: raw value, gap closed, and the paper's below."""
+    frame = pd.DataFrame(collect(given.out))
+    for backbone, group in frame.groupby("backbone", sort=False):
+        print(f"\n| {backbone} | " + " | ".join(NUM_SIMULATIONS) + " |")
+        print("|---" * (len(NUM_SIMULATIONS) + 1) + "|")
+        for name in [*METHODS, *PAPER_FORMS]:
+            rows = group[group["method"] == name].set_index("task")
+            if len(rows):
+                cells = [shown(rows, name, task) for task in NUM_SIMULATIONS]
+                print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def shown(rows, name, task):
+    if task not in rows.index:
+        return ""
+    row, position = rows.loc[task], list(NUM_SIMULATIONS).index(task)
+    closed = row["gap_closed"] if isinstance(row["gap_closed"], str) else ""
+    closed = f" ({closed.split(' [')[0]})" if closed else ""
+    raw, percent = (k.get(name, [None] * 5)[position] for k in (PAPER, PAPER_CLOSED))
+    paper = "" if raw is None else f"; *{raw:g}" + (f", {percent:g} %*" if percent else "*")
+    return f"{row['mean']:.3f}{closed}{paper}"
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=["run", "table"])
+    parser.add_argument("action", choices=["run", "table", "markdown"])
     parser.add_argument("--tasks", nargs="+", default=list(NUM_SIMULATIONS))
     parser.add_argument("--backbones", nargs="+", default=list(BACKBONES))
     parser.add_argument("--methods", nargs="+")
@@ -324,4 +350,4 @@ if __name__ == "__main__":
     parser.add_argument("--csv", help="where `table` writes what it prints")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    {"run": run, "table": table}[arguments.action](arguments)
+    {"run": run, "table": table, "markdown": markdown}[arguments.action](arguments)

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-from ma_sbi.correctors import ShiftCorrector
+from ma_sbi.correctors import Affine, ComposedCorrector, Point, Ridge, ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.methods.classifier_free import ClassifierFree
 from ma_sbi.methods.concat import ConcatNPE
@@ -83,6 +83,9 @@ METHODS: dict[str, Callable[..., Method]] = {
     "fmcpe": FMCPE,
     "frisbi": FRISBI,
     "ma_sbi": MASBI,
+    "ma_sbi_affine": partial(
+        MASBI, corrector=ComposedCorrector(HashEncoder(), Affine(), Ridge(), Point())
+    ),
     "ma_sbi_paper": partial(MASBI, corrector=ShiftCorrector(HashEncoder(), "paper")),
     "nnpe": NNPE,
     "nnpe_isotropic": IsotropicNNPE,
