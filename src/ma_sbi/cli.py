@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from json import dumps
 from pathlib import Path
@@ -166,7 +167,9 @@ def _method_table(described: list[dict[str, Any]]) -> Table:
 def _print_method(row: dict[str, Any]) -> None:
     from ma_sbi.methods import NEEDS
 
-    typer.echo(f"{row['name']}: {row['description']}\n")
+    # Cross-references are for the documentation's machine.
+    plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?([^`]+)`", r"\1", row["description"])
+    typer.echo(f"{row['name']}: {plain}\n")
     typer.echo(f"Reference: {row['reference']}")
     for kind in row["needs"]:
         typer.echo(f"Needs {kind}: {NEEDS[kind]}")

@@ -204,8 +204,13 @@ def test_no_draw_inside_is_an_error():
         conformal(far, theta, x).sample(2, x[:2], seed=0)
 
 
-@pytest.mark.parametrize("name", ["npe", "ma_sbi"])
-def test_a_fitted_method_gets_its_context(name):
+# Of every kind: correcting, retrained and neither, with a density and without.
+@pytest.mark.parametrize(
+    "name",
+    ["npe", "ma_sbi", "rope_emd", "nnpe", "concat", "frisbi", "npe_rs"]
+    + ["context_to_theta", "fmcpe"],
+)
+def test_regions_on_top_of_a_method_cover(name):
     theta, _, x_obs, context = observe(100, seed=11)
     regions = conformal(fitted(name), theta, x_obs, context, alpha=0.2)
     new_theta, _, new_x, new_context = observe(400, seed=12)

@@ -140,8 +140,9 @@ def test_draws_have_the_moments_of_the_exact_posterior():
 
 
 @pytest.mark.slow
-def test_the_joint_of_theta_and_y_can_hardly_be_told_from_the_exact_one():
-    method = FMCPE(sigma=None, rescale="whiten", time_rate=2.0).fit(materials(), seed=0)
+@pytest.mark.parametrize("rescale", ["z_score", "whiten"])
+def test_the_joint_of_theta_and_y_can_hardly_be_told_from_the_exact_one(rescale):
+    method = FMCPE(sigma=None, rescale=rescale, time_rate=2.0).fit(materials(), seed=0)
     # Each side has observations of its own: shared ones would give the sides away.
     exact = torch.cat(TASK.observe(1000, seed=30), dim=1)
     _, y = TASK.observe(1000, seed=40)

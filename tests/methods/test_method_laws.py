@@ -9,7 +9,13 @@ from sbi.utils.sbiutils import within_support
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from ma_sbi.methods import METHODS, NEEDS, CorrectingMethod, get_method
+from ma_sbi.methods import (
+    METHODS,
+    NEEDS,
+    CorrectingMethod,
+    available_methods,
+    get_method,
+)
 from tests.methods.worlds import NAMES, PRIOR, fitted, make, materials_for, observe, without
 
 every_method = pytest.mark.parametrize("name", NAMES)
@@ -175,6 +181,26 @@ def test_each_says_where_it_is_described(name):
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="npe") as caught:
-        get_method("nope")
+    with pytest.raises(ValueError, match="did you mean 'ma_sbi'") as caught:
+        get_method("MA-SBI")
     assert all(name in str(caught.value) for name in METHODS)
+
+
+def test_an_unknown_option_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="rope_emd has no option .* num_neighbours"):
+        get_method("rope_emd", num_neighbors=3)
+
+
+def test_only_what_can_be_fitted_is_available():
+    given = materials_for(make("npe"))
+    everything = set(available_methods(given))
+    assert everything == {n for n in NAMES if "diffusion" not in make(n).needs}
+    without_theta = set(available_methods(without(given, "theta*")))
+    assert everything - without_theta == {
+        n for n in everything if "theta*" in make(n).needs
+    }
+
+
+def test_only_materials_are_fitted_to():
+    with pytest.raises(ValueError, match="Materials"):
+        make("npe").fit(materials_for(make("npe")).posterior)

@@ -127,7 +127,7 @@ def test_matched_noise_has_the_norm_of_the_departure():
 
 
 def test_matched_noise_needs_pairs_and_given_noise_does_not():
-    assert IsotropicNNPE(scale="matched").needs == {"simulations", "x_obs", "pairs"}
+    assert IsotropicNNPE(scale="matched").needs == {"simulations", "pairs"}
     assert IsotropicNNPE(scale=0.1).needs == {"simulations"}
 
 

@@ -1,0 +1,67 @@
+"""Tests for ma_sbi.mixture."""
+
+import pytest
+import torch
+from torch.distributions import Independent, Normal
+
+from ma_sbi import mixture
+from ma_sbi.mixture import log_prob_mixture, sample_mixture
+from ma_sbi.protocols import Corrections
+
+NUM_CANDIDATES, BATCH, DIM = 7, 5, 2
+
+
+class Exact:
+    """theta | x ~ N(x, 1); counts the x that it is asked about."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def sample(self, num_samples, x, *, seed=None):
+        rng = None if seed is None else torch.Generator().manual_seed(seed)
+        return x + torch.randn(num_samples, *x.shape, generator=rng)
+
+    def log_prob(self, theta, x):
+        self.asked += len(x)
+        return Independent(Normal(x, 1.0), 1).log_prob(theta)
+
+
+def pool():
+    """Candidates that all observations share, with weights of their own."""
+    weight = torch.randn(NUM_CANDIDATES, BATCH).log_softmax(dim=0)
+    x = torch.randn(NUM_CANDIDATES, 1, DIM).expand(-1, BATCH, -1)
+    return Corrections(x, weight, torch.zeros_like(weight))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("most", [1, 40, 10**6], ids=lambda most: f"{most} at once")
+def test_the_density_is_the_weighted_sum_however_it_is_cut(shared, most, monkeypatch):
+    blocks = mixture._blocks
+    monkeypatch.setattr(mixture, "_blocks", lambda rows, cost: blocks(rows, cost, most))
+    candidates = pool()
+    if not shared:
+        candidates = candidates._replace(x=candidates.x.contiguous())
+    theta = torch.randn(3, BATCH, DIM)
+    each = Independent(Normal(candidates.x[:, None], 1.0), 1).log_prob(theta)
+    expected = (each + candidates.log_weight[:, None]).logsumexp(dim=0)
+    torch.testing.assert_close(log_prob_mixture(Exact(), theta, candidates), expected)
+
+
+def test_shared_candidates_are_asked_about_once():
+    posterior = Exact()
+    log_prob_mixture(posterior, torch.randn(3, BATCH, DIM), pool())
+    assert posterior.asked == NUM_CANDIDATES
+
+
+def test_many_observations_take_turns_with_seeds_of_their_own(monkeypatch):
+    blocks = mixture._blocks
+    monkeypatch.setattr(mixture, "_blocks", lambda rows, cost: blocks(rows, cost, 1000))
+    candidates = pool()
+    draws = sample_mixture(Exact(), 1000, candidates, seed=0)
+    weight = candidates.log_weight.exp()[..., None]
+    mean = (candidates.x * weight).sum(dim=0)
+    spread = (((candidates.x - mean) ** 2 * weight).sum(dim=0) + 1).sqrt()
+    assert ((draws.mean(dim=0) - mean).abs() < 5 * spread / 1000**0.5).all()
+    centred = draws - draws.mean(dim=0)
+    correlation = (centred[:, 0] * centred[:, 1]).mean(dim=0) / (spread[0] * spread[1])
+    assert (correlation.abs() < 5 / 1000**0.5).all()
