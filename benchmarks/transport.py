@@ -1,7 +1,7 @@
 """Semi-balanced transport: ours against POT, in time and in what the plan is worth.
 
 For a cost of 500 x 2000 and several gammas: seconds of each, their ratio, and how far the
-rows of the plan are from their mass, relative. POT has no log domain for unbalanced transport.
+rows of the plan are from their mass. POT has no log domain for unbalanced transport.
 
     python benchmarks/transport.py
 """

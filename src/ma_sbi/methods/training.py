@@ -103,6 +103,8 @@ class ContextCode:
         # Buckets that no context falls into would only be noise for a network.
         self.used = self._encode(context).any(dim=0).nonzero().flatten()
         self.dim = len(self.used)
+        if self.dim == 0:
+            raise ValueError("the context says nothing: every entry is missing")
 
     def __call__(self, context: Entries) -> Tensor:
         """Encode, shape ``(n, dim)``, float32."""
