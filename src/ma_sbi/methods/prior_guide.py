@@ -40,6 +40,11 @@ class PriorGuide(Method):
     chosen by BIC), or given. It corrects the prior alone: a simulator that is wrong
     stays wrong. A new prior with mass where the training prior has none is cut there.
 
+    sbi has PriorGuide for its score estimators, one observation at a time. On a Gaussian
+    problem its guided means are 1.4 posterior deviations off and its deviations 0.4 of
+    the right ones, where this one's are 0.2 off and 0.97 (``benchmarks/prior_guide.py``):
+    sbi 0.27 leaves out the derivative of the denoised theta.
+
     Args:
         target_prior: The new prior: a torch distribution, or a function that gives the
             log density, up to a constant, of theta ``(n, dim_theta)``. If None, it is
