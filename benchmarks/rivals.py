@@ -74,6 +74,11 @@ TOGETHER = {"rope_paper": 12, "rope_paper_ot_only": 12}
 MOST_SIMULATIONS = {"npe_rs": 10_000, "rnpe": 50_000}
 MOST_UNLABELLED = {"frisbi": 1000}
 OPTIONS = {"frisbi": {"num_draws": 40}}
+# Chains in many dimensions: fewer of them, on a flow that is ten times as fast.
+FOR_TASK = {
+    ("rnpe", name): {"density": "maf", "num_chains": 60, "num_steps": 600}
+    for name in ("slcp", "sir_delay", "ddm")
+}
 # Methods with a backbone of their own run once, with the one that is like it.
 ONLY = {
     "classifier_free": "ddpm",
@@ -126,6 +131,11 @@ SWEEPS = {
         ),
     ],
     "maf": [
+        *(
+            (f"{name} gamma={value:g}", name, {"gamma": value}, None)
+            for name in ("rope", "rope_ot_only")
+            for value in (0.1, 0.02)
+        ),
         *(
             (f"{name} N_s={value}", name, {"num_simulations": value}, None)
             for name in TOGETHER
@@ -182,6 +192,7 @@ def run_cell(cell, out):
     file = Path(out) / (cell_name(cell) + ".json")
     task, calibration, unlabelled, test, exact = world(cell["task"], cell["seed"])
     train = task.draw(cell["simulations"], seed=cell["seed"])
+    options = options | FOR_TASK.get((method_name, cell["task"]), {})
     method = get_method(method_name, **options)
     base = [cell[key] for key in ("task", "backbone", "seed", "simulations")]
     most = MOST_SIMULATIONS.get(method_name)
