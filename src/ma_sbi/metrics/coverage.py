@@ -6,10 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ma_sbi.metrics.draws import as_draws
+from ma_sbi.metrics.draws import with_truth
 from ma_sbi.metrics.scores import log_score
 from ma_sbi.protocols import Context
-from ma_sbi.validation import as_matrix
 
 __all__ = ["acauc", "lpp"]
 
@@ -66,12 +65,6 @@ def acauc(samples: Any, theta: Any) -> Tensor:
         >>> acauc(torch.zeros(10, 2, 1), theta=[[1.0], [0.0]])
         tensor([ 0.5000, -0.5000])
     """
-    draws = as_draws(samples, "samples")
-    truth = as_matrix(theta, "theta", dim=draws.shape[2], device=draws.device)
-    if len(truth) != draws.shape[1]:
-        raise ValueError(
-            "theta must have one row per observation in samples, expected "
-            f"{draws.shape[1]}, got {len(truth)}"
-        )
+    draws, truth = with_truth(samples, theta)
     below = (draws < truth).float().mean(dim=0) + (draws == truth).float().mean(dim=0) / 2
     return (2 * below - 1).abs().mean(dim=1) - 0.5

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ma_sbi.validation import as_matrix
 
-__all__ = ["as_draws"]
+__all__ = ["as_draws", "with_truth"]
 
 
 def as_draws(values: Any, name: str) -> Tensor:
@@ -34,3 +34,19 @@ def as_draws(values: Any, name: str) -> Tensor:
             f"got {tuple(draws.shape)}"
         )
     return as_matrix(draws.flatten(0, 1), name).reshape(draws.shape)
+
+
+def with_truth(samples: Any, theta: Any) -> tuple[Tensor, Tensor]:
+    """Check draws ``(num_samples, batch, dim)`` and the true parameters ``(batch, dim)``.
+
+    Raises:
+        ValueError: If the shapes do not match or values are not finite.
+    """
+    draws = as_draws(samples, "samples")
+    truth = as_matrix(theta, "theta", dim=draws.shape[2], device=draws.device)
+    if len(truth) != draws.shape[1]:
+        raise ValueError(
+            "theta must have one row per observation in samples, expected "
+            f"{draws.shape[1]}, got {len(truth)}"
+        )
+    return draws, truth

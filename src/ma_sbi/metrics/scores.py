@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ma_sbi.metrics.draws import as_draws
+from ma_sbi.metrics.draws import as_draws, with_truth
 from ma_sbi.protocols import Context
 from ma_sbi.validation import as_matrix
 
@@ -93,13 +93,7 @@ def posterior_mean_error(
         >>> posterior_mean_error([[[0.0, 1.0]], [[2.0, 3.0]]], theta=[[0.0, 2.0]])
         tensor([0.5000])
     """
-    draws = as_draws(samples, "samples")
-    truth = as_matrix(theta, "theta", dim=draws.shape[2], device=draws.device)
-    if len(truth) != draws.shape[1]:
-        raise ValueError(
-            "theta must have one row per observation in samples, expected "
-            f"{draws.shape[1]}, got {len(truth)}"
-        )
+    draws, truth = with_truth(samples, theta)
     if transform is not None:
         draws = as_draws(transform(draws), "transformed samples")
         truth = as_matrix(transform(truth), "transformed theta", dim=draws.shape[2])
