@@ -1,3 +1,38 @@
 """Whether to trust it: what the context tells, what it must not tell."""
 
-__all__: list[str] = []
+from ma_sbi.diagnostics.coverage import Coverage, CoveredShare, coverage
+from ma_sbi.diagnostics.decomposition import GapByPart, ThreeWay, three_way
+from ma_sbi.diagnostics.departure_family import DepartureFamily, departure_family
+from ma_sbi.diagnostics.held_out import Estimate, HeldOut, encoder_for, hold_out
+from ma_sbi.diagnostics.out_of_distribution import (
+    Likeness,
+    OutOfDistribution,
+    out_of_distribution,
+)
+from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_check
+from ma_sbi.diagnostics.recommendation import Recommendation, recommend
+from ma_sbi.diagnostics.weak_context import WeakContext, weak_context
+
+__all__ = [
+    "Coverage",
+    "CoveredShare",
+    "DepartureFamily",
+    "Estimate",
+    "GapByPart",
+    "HeldOut",
+    "Likeness",
+    "OutOfDistribution",
+    "PredictiveCheck",
+    "Recommendation",
+    "ThreeWay",
+    "WeakContext",
+    "coverage",
+    "departure_family",
+    "encoder_for",
+    "hold_out",
+    "out_of_distribution",
+    "predictive_check",
+    "recommend",
+    "three_way",
+    "weak_context",
+]

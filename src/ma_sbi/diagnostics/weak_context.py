@@ -1,0 +1,259 @@
+r"""Whether a context says enough for a point corrector that was fitted to few triples.
+
+The best corrector that reads z cannot do harm. A fitted one can: it knows the mean of each
+regime only up to an error of :math:`K s^2 / n`, whether or not the context tells anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from ma_sbi.context import Entries, as_entries, distinct
+from ma_sbi.correctors.composed import FittedCorrector
+from ma_sbi.diagnostics.held_out import Estimate, HeldOut, hold_out
+from ma_sbi.protocols import Context
+from ma_sbi.theory.estimation import (
+    break_even_information,
+    estimation_error,
+    triples_needed,
+)
+
+__all__ = ["WeakContext", "weak_context"]
+
+# A conditional gain or loss below this share of the departure is nothing.
+NEGLIGIBLE = 0.02
+
+
+@dataclass(frozen=True)
+class WeakContext:
+    """What a corrector gains on rows that it has not seen, and what it would need.
+
+    Gains are shares of the mean squared departure, in units of the simulations' standard
+    deviation; 1 is all of it, a negative one is harm.
+
+    Attributes:
+        marginal: Gain of the mean departure over no correction.
+        conditional: Gain of the corrector over the mean departure: what the context adds.
+        total: Gain of the corrector over no correction.
+        num_triples: Number of rows.
+        num_regimes: Distinct contexts where they repeat; else how many free shifts the
+            corrector amounts to, estimated by how much better it does on training rows.
+        contexts_repeat: Which of the two ``num_regimes`` is.
+        within: Share of the departure's variance that the context cannot explain.
+        estimation_error: What a corrector with one free shift per regime pays, as a share
+            of the mean squared departure.
+        min_information: Information, in nats, below which it must expect harm.
+        information: Estimated information of the context about the departure, in nats;
+            None if unknown.
+        num_needed: Triples for 90 % of what the context can give; None if it gives
+            nothing that could be seen.
+    """
+
+    marginal: Estimate
+    conditional: Estimate
+    total: Estimate
+    num_triples: int
+    num_regimes: int
+    contexts_repeat: bool
+    within: float
+    estimation_error: float
+    min_information: float
+    information: float | None
+    num_needed: int | None
+
+    @property
+    def verdict(self) -> Literal["helps", "nothing", "harms", "unclear"]:
+        """What the context does beyond the mean departure, by the interval.
+
+        ``"nothing"`` if the interval lies within 2 % of zero.
+        """
+        low, high = self.conditional.low, self.conditional.high
+        if low > 0:
+            return "helps"
+        if low > -NEGLIGIBLE and high < NEGLIGIBLE:
+            return "nothing"
+        return "harms" if high < 0 else "unclear"
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are triples enough for 90 % of what the context can give."""
+        return self.num_needed is not None and self.num_triples >= self.num_needed
+
+    @property
+    def harm_expected(self) -> bool | None:
+        """Whether the information is too little for any fitted point corrector.
+
+        None if the information is unknown. Correctors that shrink towards the mean, such
+        as the default one, are spared most of the harm; no one gets the gain.
+        """
+        return None if self.information is None else self.information < self.min_information
+
+    def __str__(self) -> str:
+        regimes = "regimes" if self.contexts_repeat else "free shifts, as estimated"
+        lines = [
+            f"{self.num_triples} triples, {self.num_regimes} {regimes}.",
+            f"Of the departure, the mean takes away {self.marginal}, the context adds "
+            f"{self.conditional}, together {self.total} (rows held out).",
+            {
+                "helps": "The context helps.",
+                "nothing": "The context adds nothing: the mean departure is all there is.",
+                "unclear": "Whether the context helps cannot be told from these rows.",
+                "harms": "The context does harm: use the mean departure alone.",
+            }[self.verdict],
+        ]
+        if self.information is not None:
+            few = "less" if self.harm_expected else "more"
+            lines.append(
+                f"It holds {self.information:.3f} nats on the departure, {few} than "
+                f"the {self.min_information:.3f} at which a fitted shift per regime breaks "
+                "even."
+            )
+        if self.num_needed is None or self.verdict == "nothing":
+            lines.append(
+                "It explains nothing that could be seen; more triples like these would "
+                "not change that."
+            )
+        elif self.enough:
+            lines.append(
+                f"There are enough triples: about {self.num_needed} give 90 % of what the "
+                "context can."
+            )
+        else:
+            doubt = (
+                "" if self.verdict == "helps" else "If what little it explains is real, "
+            )
+            lines.append(
+                f"{doubt}{'about' if doubt else 'About'} {self.num_needed} triples would "
+                "give 90 % of what the context can."
+            )
+        return "\n".join(lines)
+
+
+def weak_context(
+    context: Context,
+    x_obs: Any,
+    x_sim: Any,
+    *,
+    corrector: FittedCorrector | None = None,
+    information: Any = None,
+    folds: int | None = None,
+    groups: Any = None,
+    seed: int | None = None,
+) -> WeakContext:
+    r"""Measure what a corrector gains on held-out rows, and what it takes to gain.
+
+    .. math:: \text{marginal} = E|\delta|^2 - E|\delta - \bar\delta|^2, \qquad
+        \text{conditional} = E|\delta - \bar\delta|^2 - E|\delta - \hat\delta(z)|^2
+
+    Rows are the unit of the intervals: that many share a context does not make them one
+    observation, as long as those to come have the same contexts. Pass ``groups`` where
+    rows depend on each other (one participant, one day), and ``groups=context`` to ask
+    what the corrector does for contexts that it has not met.
+
+    The least information is where the sub-Gaussian bound :math:`2 \tau^2 I` on what the
+    context can explain equals the estimation error. The proxy :math:`\tau^2` is taken to
+    be the largest variance of the departure in one direction, which is right for a
+    Gaussian one and low for others. The threshold is necessary, not sufficient; where it
+    and the held-out gain differ, believe the gain. All of this holds for correctors that
+    read z alone; weighing candidates by the evidence in x can do better.
+
+    Args:
+        context: One entry per observation.
+        x_obs: Observations, shape ``(n, dim_x)``.
+        x_sim: Simulations at the same inputs, shape ``(n, dim_x)``.
+        corrector: An unfitted point corrector; a closed-form shift if None.
+        information: The context's information on the departure in nats: a number, or
+            what ``mutual_information`` returned.
+        folds: Number of folds; 10, and 5 beyond 2000 rows, if None.
+        groups: One label per row; rows that share one are held out together.
+        seed: Makes the folds repeatable.
+
+    Example:
+        >>> x_sim = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+        >>> notes = ["high", "low"] * 100
+        >>> x_obs = x_sim + torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).repeat(100, 1)
+        >>> weak_context(notes, x_obs, x_sim, seed=0).verdict
+        'helps'
+    """
+    held = hold_out(
+        context,
+        x_obs,
+        x_sim,
+        corrector=corrector,
+        folds=folds,
+        groups=groups,
+        seed=seed,
+    )
+    none, marginal, total = (held.loss(one) for one in (0.0, held.marginal, held.predicted))
+    n = len(held.delta)
+    variances = _variances(as_entries(context, num_rows=n), held)
+    proxy = torch.linalg.eigvalsh(torch.atleast_2d(held.delta.T.cov()))[-1].item()
+    whole = none.mean().item()
+    error = estimation_error(variances.num_regimes, n, variances.residual)
+    value = getattr(information, "value", information)
+    return WeakContext(
+        marginal=held.share(none, marginal),
+        conditional=held.share(marginal, total),
+        total=held.share(none, total),
+        num_triples=n,
+        num_regimes=variances.num_regimes,
+        contexts_repeat=variances.counted,
+        within=variances.within,
+        estimation_error=error / whole if whole > 0 else 0.0,
+        min_information=break_even_information(
+            variances.num_regimes, n, variances.residual, proxy
+        )
+        if proxy > 0
+        else 0.0,
+        information=None if value is None else float(value),
+        num_needed=triples_needed(
+            variances.num_regimes, variances.residual, variances.explained
+        )
+        if variances.explained > 0
+        else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Variances:
+    """Parts of the departure's variance, summed over columns."""
+
+    num_regimes: int
+    counted: bool
+    residual: float
+    explained: float
+
+    @property
+    def within(self) -> float:
+        whole = self.residual + max(self.explained, 0.0)
+        return self.residual / whole if whole > 0 else 0.0
+
+
+def _variances(entries: Entries, held: HeldOut) -> _Variances:
+    """Split the variance into what lies within regimes and what lies between them."""
+    delta = held.delta
+    n = len(delta)
+    centred = delta - delta.mean(dim=0)
+    whole = centred.square().sum().item()
+    _, numbers = distinct(entries)
+    codes = torch.from_numpy(numbers).long()
+    count = codes.bincount().to(delta)
+    num_regimes = len(count)
+    if 2 * num_regimes <= n:
+        sums = torch.zeros(num_regimes, delta.shape[1], dtype=delta.dtype)
+        means = sums.index_add_(0, codes, centred) / count[:, None]
+        inside = (centred - means[codes]).square().sum().item()
+        residual = inside / (n - num_regimes)
+        # What the means of regimes differ by through noise alone is not explained.
+        explained = (whole - inside - (num_regimes - 1) * residual) / n
+        return _Variances(num_regimes, True, residual, explained)  # noqa: FBT003
+    # With p free shifts, a least-squares fit leaves s^2 (1 - p/n) of the rows that it was
+    # fitted to and s^2 (1 + p/n) of others: two equations for s^2 and p.
+    outside, inside = held.loss(held.predicted).mean().item(), held.training_loss
+    residual = (outside + inside) / 2
+    shifts = n * (outside - inside) / (outside + inside) if residual > 0 else 1.0
+    explained = whole / (n - 1) - residual
+    return _Variances(min(max(round(shifts), 1), n), False, residual, explained)  # noqa: FBT003
