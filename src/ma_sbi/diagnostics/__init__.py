@@ -4,12 +4,14 @@ from ma_sbi.diagnostics.coverage import Coverage, CoveredShare, coverage
 from ma_sbi.diagnostics.decomposition import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.departure_family import DepartureFamily, departure_family
 from ma_sbi.diagnostics.held_out import Estimate, HeldOut, encoder_for, hold_out
+from ma_sbi.diagnostics.information import Information, ksg, mutual_information, ross
 from ma_sbi.diagnostics.out_of_distribution import (
     Likeness,
     OutOfDistribution,
     out_of_distribution,
 )
 from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_check
+from ma_sbi.diagnostics.reading import departures
 from ma_sbi.diagnostics.recommendation import Recommendation, recommend
 from ma_sbi.diagnostics.weak_context import WeakContext, weak_context
 
@@ -20,6 +22,7 @@ __all__ = [
     "Estimate",
     "GapByPart",
     "HeldOut",
+    "Information",
     "Likeness",
     "OutOfDistribution",
     "PredictiveCheck",
@@ -28,11 +31,15 @@ __all__ = [
     "WeakContext",
     "coverage",
     "departure_family",
+    "departures",
     "encoder_for",
     "hold_out",
+    "ksg",
+    "mutual_information",
     "out_of_distribution",
     "predictive_check",
     "recommend",
+    "ross",
     "three_way",
     "weak_context",
 ]
