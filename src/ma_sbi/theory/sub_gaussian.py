@@ -278,9 +278,9 @@ class ModalDeparture:
         """Evaluate 2 log E exp(u delta) / u^2, whose limit at 0 is the variance."""
         exponents = u * self.modes
         if np.abs(exponents).max() < 1e-3:
-            # log(1 + x) from moments: the plain form cancels.
-            second, third = (float(self.probabilities @ self.modes**k) for k in (2, 3))
-            return second + u * third / 3
+            # From cumulants: the plain form cancels.
+            third, fourth = (float(self.probabilities @ self.modes**k) for k in (3, 4))
+            return spread + u * third / 3 + u**2 * (fourth - 3 * spread**2) / 12
         peak = exponents.max()
         log_moment = peak + math.log(float(self.probabilities @ np.exp(exponents - peak)))
         return 2 * log_moment / u**2

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from scipy import integrate
 from scipy.stats import chi2
 
 from ma_sbi.theory.sub_gaussian import Coupling, lipschitz_bound
@@ -98,7 +99,7 @@ def announced_tail(law: Any, threshold: float) -> Coupling:
         raise ValueError(
             "law must be symmetric about 0, with finite variance and mass beyond threshold"
         )
-    beyond = float(law.expect(lambda x: x, lb=threshold)) / share
+    beyond = threshold + integrate.quad(law.sf, threshold, math.inf)[0] / share
     between = 1 - 2 * share
     information = -2 * share * math.log(share) - between * math.log1p(-2 * share)
     explained = 2 * share * beyond**2
