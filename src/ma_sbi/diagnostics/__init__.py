@@ -3,6 +3,12 @@
 from ma_sbi.diagnostics.coverage import Coverage, CoveredShare, coverage
 from ma_sbi.diagnostics.decomposition import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.departure_family import DepartureFamily, departure_family
+from ma_sbi.diagnostics.dependence import Dependence, dependence_test
+from ma_sbi.diagnostics.exclusion import (
+    Exclusion,
+    exclusion_test,
+    explained_variance,
+)
 from ma_sbi.diagnostics.held_out import Estimate, HeldOut, encoder_for, hold_out
 from ma_sbi.diagnostics.information import Information, ksg, mutual_information, ross
 from ma_sbi.diagnostics.out_of_distribution import (
@@ -19,6 +25,8 @@ __all__ = [
     "Coverage",
     "CoveredShare",
     "DepartureFamily",
+    "Dependence",
+    "Exclusion",
     "Estimate",
     "GapByPart",
     "HeldOut",
@@ -32,7 +40,10 @@ __all__ = [
     "coverage",
     "departure_family",
     "departures",
+    "dependence_test",
     "encoder_for",
+    "exclusion_test",
+    "explained_variance",
     "hold_out",
     "ksg",
     "mutual_information",

@@ -27,7 +27,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import digamma
 from tqdm.auto import tqdm
 
-from ma_sbi.diagnostics.reading import as_columns, as_labels, read_context
+from ma_sbi.diagnostics.reading import as_columns, as_labels, normal_scores, read_context
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.validation import as_count
 
@@ -231,7 +231,7 @@ def _with_labels(columns: np.ndarray, labels: np.ndarray, options: _Options) -> 
             return _plug_in(values[rows], labels[shuffled])
 
         return _conclude(table, n, n, bound, "plug-in", options)
-    scores = _principal(_normal_scores(columns))
+    scores = _principal(normal_scores(columns))
 
     def neighbours(rows: np.ndarray, shuffled: np.ndarray) -> float:
         return _ross(_discriminants(scores[rows], labels[shuffled]), labels[shuffled], k)
@@ -253,7 +253,7 @@ def _with_vectors(
         labels, _ = as_labels(codes)
         if labels is not None:
             return _with_labels(values, labels, options)
-    a, b = (_principal(_normal_scores(side)) for side in (columns, values))
+    a, b = (_principal(normal_scores(side)) for side in (columns, values))
     k, n = options.num_neighbours, len(a)
     slow = a.shape[1] + b.shape[1] > 2
 
@@ -404,7 +404,7 @@ def _ksg(a: np.ndarray, b: np.ndarray, k: int) -> float:
     n = len(a)
     k = min(k, n - 1)
     joint = np.hstack([a, b])
-    radius = cKDTree(joint).query(joint, k + 1, p=np.inf)[0][:, -1]
+    radius = _reach(joint, k)
     within, tied = np.full(n, float(k)), radius == 0
     if tied.any():
         # An atom: its neighbours lie on it, however many they are.
@@ -435,7 +435,7 @@ def _ross(a: np.ndarray, labels: np.ndarray, k: int) -> float:
         rows = np.flatnonzero(labels == label)
         size = min(k, len(rows) - 1)
         own = a[rows]
-        radius[rows] = cKDTree(own).query(own, size + 1, p=np.inf)[0][:, -1]
+        radius[rows] = _reach(own, size)
         tied = radius[rows] == 0
         if tied.any():
             near[rows[tied]] = _count(own, radius[rows], closed=True)[tied] - 1
@@ -451,14 +451,18 @@ def _ross(a: np.ndarray, labels: np.ndarray, k: int) -> float:
     return float(digamma(n) + terms.mean())
 
 
+def _reach(points: np.ndarray, k: int) -> np.ndarray:
+    """Measure the distance of each point to its k-th neighbour."""
+    return np.asarray(cKDTree(points).query(points, k + 1, p=np.inf)[0])[:, -1]
+
+
 def _count(points: np.ndarray, radius: np.ndarray, *, closed: bool) -> np.ndarray:
     """Count the points around each, itself included."""
     if points.shape[1] == 1:
         value = points[:, 0]
         ordered = np.sort(value)
-        ends = ("left", "right") if closed else ("right", "left")
-        low = np.searchsorted(ordered, value - radius, ends[0])
-        high = np.searchsorted(ordered, value + radius, ends[1])
+        low = np.searchsorted(ordered, value - radius, "left" if closed else "right")
+        high = np.searchsorted(ordered, value + radius, "right" if closed else "left")
         return np.maximum(high - low, 1)
     reach = radius if closed else np.nextafter(radius, 0)
     return cKDTree(points).query_ball_point(points, reach, p=np.inf, return_length=True)
@@ -480,12 +484,6 @@ def _entropy(codes: np.ndarray) -> float:
 def _most(codes: np.ndarray) -> float:
     """Return the entropy, which correction must not push past that of equal shares."""
     return min(_entropy(codes), float(np.log(len(np.unique(codes)))))
-
-
-def _normal_scores(columns: np.ndarray) -> np.ndarray:
-    """Give every column a normal law, which leaves information and ties as they are."""
-    ranks = stats.rankdata(columns, axis=0)
-    return stats.norm.ppf((ranks - 0.5) / len(columns))
 
 
 def _principal(columns: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy import stats
 from sklearn.base import clone
 from torch import Tensor
 
@@ -15,7 +16,14 @@ from ma_sbi.context import Entries, as_entries, distinct, is_missing
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.validation import as_matrix, as_pairs
 
-__all__ = ["Reading", "as_columns", "as_labels", "departures", "read_context"]
+__all__ = [
+    "Reading",
+    "as_columns",
+    "as_labels",
+    "departures",
+    "normal_scores",
+    "read_context",
+]
 
 # Fewer rows tell nothing about a regime's law.
 FEWEST_ROWS = 20
@@ -45,6 +53,14 @@ class Reading:
 
     def __len__(self) -> int:
         return len(self.missing)
+
+    def one_hot(self, most: int) -> np.ndarray:
+        """Mark each row's label, the most frequent first; beyond ``most``, together."""
+        assert self.labels is not None
+        counts = np.bincount(self.labels)
+        place = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
+        codes = np.minimum(place[self.labels], most - 1)
+        return np.eye(codes.max() + 1)[codes]
 
     @property
     def is_constant(self) -> bool:
@@ -88,6 +104,12 @@ def as_columns(values: Any, name: str) -> np.ndarray:
     return matrix[:, np.ptp(matrix, axis=0) > 0]
 
 
+def normal_scores(columns: np.ndarray) -> np.ndarray:
+    """Give every column a normal law by its ranks; ties stay ties."""
+    ranks = stats.rankdata(columns, axis=0)
+    return stats.norm.ppf((ranks - 0.5) / len(columns))
+
+
 def read_context(
     context: Context, num_rows: int, encoder: Encoder | None = None
 ) -> Reading:
@@ -103,7 +125,7 @@ def read_context(
     """
     entries = as_entries(context, num_rows=num_rows)
     gaps = is_missing(entries).reshape(num_rows, -1)
-    missing = gaps.all(axis=1)
+    missing = np.array(gaps.all(axis=1))
     _, codes = distinct(entries)
     codes = np.where(missing, -1, codes)
     labels, num_rare = as_labels(codes)
@@ -111,7 +133,7 @@ def read_context(
     if labels is not None:
         return Reading(labels, None, missing, num_distinct, num_rare)
     values = _vectors(entries, missing, gaps, num_distinct, encoder)
-    missing = np.isnan(values).any(axis=1)
+    missing = np.array(np.isnan(values).any(axis=1))
     return Reading(None, values, missing, num_distinct)
 
 

@@ -1,0 +1,318 @@
+"""Whether the context may be used at all: it must tell of the departure, not of theta.
+
+The paper's Exclusion Test asks how much of the simulations a regression on the context
+explains. A leak that does not move a mean passes it: on SLCP a context that is the sign of
+theta_1 explains 6 %, one that tells whether theta_3 is large explains nothing. So a test
+of any dependence stands beside it, and both have to be passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.linear_model import RidgeCV
+
+from ma_sbi.diagnostics.dependence import Dependence, dependence_test
+from ma_sbi.diagnostics.reading import Reading, departures, read_context
+from ma_sbi.protocols import Context, Encoder
+from ma_sbi.randomness import derive
+from ma_sbi.validation import as_matrix, as_pairs
+
+__all__ = ["Exclusion", "exclusion_test", "explained_variance"]
+
+FOLDS = 5
+FEWEST_ROWS = 20
+PENALTIES = tuple(10.0**power for power in range(-4, 5))
+MOST_LABELS = 256
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Outcome of the exclusion test.
+
+    Attributes:
+        r2_sim: Held-out share of the simulations' variance that the context explains; NaN
+            if they were not given. A share below zero is worse than the mean.
+        r2_obs: The same of the observations.
+        r2_delta: The same of the departures; NaN if they are all equal.
+        x_sim: Test of dependence between simulations and context, or None.
+        theta: Test of dependence between parameters and context, or None.
+        p_value: Smallest p-value of these tests, adjusted for their number (Holm); NaN if
+            there are none.
+        threshold: Largest share of the simulations' variance that passes.
+        level: Level of the tests, all together.
+        passed: Whether both the threshold and the tests are passed; None if neither
+            simulations nor parameters were given.
+        reasons: Why, in words.
+        num_rows: Number of rows.
+    """
+
+    r2_sim: float
+    r2_obs: float
+    r2_delta: float
+    x_sim: Dependence | None
+    theta: Dependence | None
+    p_value: float
+    threshold: float
+    level: float
+    passed: bool | None
+    reasons: tuple[str, ...]
+    num_rows: int
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a word: passed, failed or not tested."""
+        return {True: "passed", False: "failed", None: "not tested"}[self.passed]
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: " + " ".join(self.reasons)
+
+
+def exclusion_test(
+    context: Context,
+    x_sim: Any = None,
+    x_obs: Any = None,
+    theta: Any = None,
+    *,
+    encoder: Encoder | None = None,
+    threshold: float = 0.10,
+    level: float = 0.05,
+    num_permutations: int = 500,
+    groups: Any = None,
+    seed: int | None = None,
+    show_progress: bool = False,
+) -> Exclusion:
+    r"""Test that the context says nothing about simulations and parameters.
+
+    The paper's criterion is :math:`R^2(x_{sim} \mid z) < 0.10`. This asks in addition
+    that no dependence is found by a permutation test of x_sim, and of theta where known,
+    at ``level`` for both together. A clean context fails in a share ``level`` of all
+    cases; with many rows a leak too small to matter is found, too: read ``r2_sim`` and
+    the statistic beside the verdict.
+
+    x_sim has to be what the simulator gives at the true parameters, drawn without regard
+    to the context. Simulations at parameters that were inferred from x_obs carry the
+    departure within them, and fail rightly or wrongly.
+
+    Args:
+        context: One entry per row.
+        x_sim: Simulations, shape ``(n, dim_x)``.
+        x_obs: Observations; paired with the simulations row by row if both are given.
+        theta: Parameters, shape ``(n, dim_theta)``, if known.
+        encoder: What turns entries that do not repeat into vectors.
+        threshold: Largest share of the simulations' variance that passes.
+        level: Level of the dependence tests together.
+        num_permutations: Permutations of each test.
+        groups: One label per row for rows that are not exchangeable; permutations stay
+            within groups, and a group is held out as a whole.
+        seed: Seed of folds, features and permutations.
+        show_progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: If nothing but the context is given, there are fewer than 20 rows, or
+            the rows do not match.
+
+    Example:
+        >>> from ma_sbi.tasks import get_task
+        >>> draws = get_task("slcp").draw(500, seed=0)
+        >>> exclusion_test(draws.context, draws.x_sim, draws.x_obs, seed=0).passed
+        True
+        >>> leak = (draws.theta[:, 0] > 0).tolist()
+        >>> exclusion_test(leak, draws.x_sim, draws.x_obs, seed=0).passed
+        False
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    if not 0 < threshold < 1:
+        raise ValueError(f"threshold must lie between 0 and 1, got {threshold!r}")
+    given = _check(x_sim, x_obs, theta)
+    n = len(next(iter(given.values())))
+    reading = read_context(context, n, encoder)
+    folds = _folds(n, groups, seed)
+    shares = {
+        name: _share(values, reading, folds)
+        for name, values in given.items()
+        if name != "theta"
+    }
+    if "x_sim" in given and "x_obs" in given:
+        delta = departures(given["x_obs"], given["x_sim"]).numpy()
+        shares["delta"] = _share(delta, reading, folds)
+    tests: dict[str, Dependence] = {
+        name: dependence_test(
+            given[name],
+            context,
+            encoder=encoder,
+            num_permutations=num_permutations,
+            groups=groups,
+            seed=derive(seed, name),
+            show_progress=show_progress,
+        )
+        for name in ("x_sim", "theta")
+        if name in given
+    }
+    nan = float("nan")
+    r2_sim = shares.get("x_sim", nan)
+    # The smallest of Holm's adjusted p-values is Bonferroni's.
+    p_value = min([1.0, *(len(tests) * one.p_value for one in tests.values())])
+    passed = None if not tests else not r2_sim >= threshold and p_value > level
+    return Exclusion(
+        r2_sim,
+        shares.get("x_obs", nan),
+        shares.get("delta", nan),
+        tests.get("x_sim"),
+        tests.get("theta"),
+        p_value if tests else nan,
+        threshold,
+        level,
+        passed,
+        tuple(_reasons(r2_sim, tests, threshold, level, reading)),
+        n,
+    )
+
+
+def explained_variance(
+    values: Any,
+    context: Context,
+    *,
+    encoder: Encoder | None = None,
+    groups: Any = None,
+    seed: int | None = None,
+) -> float:
+    r"""Measure how much of the variance of values the context explains, held out.
+
+    .. math:: R^2 = 1 - \sum_{ij} (v_{ij} - \hat v_{ij})^2 /
+        \sum_{ij} (v_{ij} - \bar v_j)^2
+
+    over rows i and columns j, so that columns count by their variance. Each prediction
+    comes from the other four of five folds: the mean of the label, or a ridge regression
+    on numbers or encodings, and :math:`\bar v_j` from the same rows.
+
+    Args:
+        values: Shape ``(n, dim)``.
+        context: One entry per row.
+        encoder: What turns entries that do not repeat into vectors.
+        groups: One label per row; rows that share one are held out together.
+        seed: Seed of the folds.
+
+    Returns:
+        The share; NaN if the values never change.
+    """
+    matrix = _double(values, "values")
+    reading = read_context(context, len(matrix), encoder)
+    return _share(matrix, reading, _folds(len(matrix), groups, seed))
+
+
+def _check(x_sim: Any, x_obs: Any, theta: Any) -> dict[str, np.ndarray]:
+    sides = {"x_sim": x_sim, "x_obs": x_obs, "theta": theta}
+    given = {name: _double(side, name) for name, side in sides.items() if side is not None}
+    if not given:
+        raise ValueError("pass x_sim, x_obs or theta: the context alone cannot be tested")
+    if x_sim is not None and x_obs is not None:
+        as_pairs(x_obs, x_sim)
+    rows = {name: len(matrix) for name, matrix in given.items()}
+    if len(set(rows.values())) > 1:
+        said = ", ".join(f"{name} has {count}" for name, count in rows.items())
+        raise ValueError(f"all must have one row per context entry, but {said}")
+    return given
+
+
+def _double(values: Any, name: str) -> np.ndarray:
+    matrix = as_matrix(values, name, dtype=torch.float64, device="cpu", column=True).numpy()
+    if len(matrix) < FEWEST_ROWS:
+        raise ValueError(f"{name} must have at least {FEWEST_ROWS} rows, got {len(matrix)}")
+    return matrix
+
+
+def _folds(n: int, groups: Any, seed: int | None) -> np.ndarray:
+    """Deal rows, or whole groups, out to folds, shape ``(n,)``."""
+    units = np.arange(n)
+    if groups is not None:
+        units = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+        if len(units) != n:
+            raise ValueError(
+                f"groups must have one entry per row, got {len(units)} for {n}"
+            )
+    num_units = int(units.max()) + 1
+    if num_units < 2:
+        raise ValueError("groups must name at least two groups")
+    rng = np.random.default_rng(derive(seed, "folds"))
+    fold = rng.permutation(num_units) % min(FOLDS, num_units)
+    return fold[units]
+
+
+def _share(values: np.ndarray, reading: Reading, folds: np.ndarray) -> float:
+    if not np.ptp(values, axis=0).any():
+        return float("nan")
+    features = _features(reading)
+    left, whole = 0.0, 0.0
+    for fold in np.unique(folds):
+        learn, judge = folds != fold, folds == fold
+        mean = values[learn].mean(axis=0)
+        predicted = mean
+        if features.shape[1]:
+            predicted = _regress(features[learn], values[learn] - mean, features[judge])
+            predicted = predicted + mean
+        left += float(np.square(values[judge] - predicted).sum())
+        whole += float(np.square(values[judge] - mean).sum())
+    return 1 - left / whole if whole > 0 else float("nan")
+
+
+def _regress(known: np.ndarray, values: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Predict by ridge regression, its penalty chosen by leaving one out."""
+    centre, scale = known.mean(axis=0), known.std(axis=0)
+    use = scale > 1e-12
+    if not use.any():
+        return np.zeros((len(new), values.shape[1]))
+    known, new = ((side[:, use] - centre[use]) / scale[use] for side in (known, new))
+    # One penalty for all columns: the widest decide, as they do in the share.
+    ridge = RidgeCV(np.array(PENALTIES) * len(known), fit_intercept=True)
+    return ridge.fit(known, values).predict(new).reshape(len(new), -1)
+
+
+def _features(reading: Reading) -> np.ndarray:
+    """Turn a context into columns for a regression; a missing entry is one of its own."""
+    if reading.labels is not None:
+        return reading.one_hot(MOST_LABELS)
+    assert reading.values is not None
+    missing = reading.missing
+    if missing.all():
+        return np.zeros((len(missing), 0))
+    values = np.where(missing[:, None], np.nanmean(reading.values, axis=0), reading.values)
+    return np.hstack([values, missing[:, None]]) if missing.any() else values
+
+
+def _reasons(
+    r2_sim: float,
+    tests: dict[str, Dependence],
+    threshold: float,
+    level: float,
+    reading: Reading,
+) -> list[str]:
+    if not tests:
+        return [
+            "Neither simulations nor parameters were given: observations alone mix what "
+            "the context may tell with what it must not."
+        ]
+    reasons = []
+    if reading.is_constant:
+        reasons.append("The context is the same in every row, so it tells nothing.")
+    if not np.isnan(r2_sim):
+        below = "below" if r2_sim < threshold else "not below"
+        reasons.append(
+            f"The context explains {r2_sim:.1%} of the variance of the simulations, "
+            f"{below} the threshold of {threshold:.0%}."
+        )
+    said = {"x_sim": "simulations", "theta": "parameters"}
+    cut = level / len(tests)
+    for name, test in tests.items():
+        leaks = test.p_value <= cut
+        reasons.append(
+            f"{'A' if leaks else 'No'} dependence of the {said[name]} on the context was "
+            f"found (p = {test.p_value:.2g}, "
+            + (f"strongest in {test.strongest}" if leaks else f"level {cut:g}")
+            + ")."
+        )
+    return reasons
