@@ -188,8 +188,7 @@ class ModalDeparture:
         Args:
             rho: Between 0 and 1, both excluded.
         """
-        if not 0 < rho < 1:
-            raise ValueError(f"rho must lie between 0 and 1, got {rho!r}")
+        _check_rho(rho)
         scale = math.sqrt(1 - rho**2 + (rho * self.width) ** 2)
         centres = rho * self.modes
         reach = REACH * scale
@@ -242,6 +241,7 @@ class ModalDeparture:
 
     def sample(self, num_draws: int, rho: float, *, seed: int = 0) -> tuple[Array, Array]:
         """Draw one coordinate of delta and its context, each of shape ``(num_draws,)``."""
+        _check_rho(rho)
         num_draws = as_count(num_draws, "num_draws")
         rng = np.random.default_rng(seed)
         delta = rng.choice(self.modes, num_draws, p=self.probabilities)
@@ -284,3 +284,8 @@ class ModalDeparture:
         peak = exponents.max()
         log_moment = peak + math.log(float(self.probabilities @ np.exp(exponents - peak)))
         return 2 * log_moment / u**2
+
+
+def _check_rho(rho: float) -> None:
+    if not 0 < rho < 1:
+        raise ValueError(f"rho must lie between 0 and 1, got {rho!r}")
