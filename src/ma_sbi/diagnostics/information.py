@@ -42,6 +42,10 @@ ROWS_PER_COMPONENT = 20
 MOST_ROWS = 2_000
 MOST_ROWS_NULL = 1_000
 NUM_TWINS = 2
+# Rows for halves against labels; the error of all follows by the square root of n.
+MOST_ROWS_HALVES = 4_000
+# Rows for the null in one dimension, where counting is fast.
+MOST_ROWS_LINE = 5_000
 # Splits into halves; their spread gives the standard error.
 NUM_SPLITS = 8
 # A side with so many rows per value is discrete.
@@ -237,7 +241,7 @@ def _with_labels(columns: np.ndarray, labels: np.ndarray, options: _Options) -> 
         return _ross(_discriminants(scores[rows], labels[shuffled]), labels[shuffled], k)
 
     slow = scores.shape[1] > 1
-    rows_null = min(n, MOST_ROWS_NULL) if slow else n
+    rows_null = min(n, MOST_ROWS_NULL if slow else MOST_ROWS_LINE)
     return _conclude(neighbours, n, rows_null, _most(labels), "ross", options)
 
 
@@ -261,8 +265,10 @@ def _with_vectors(
         most = MOST_ROWS * len(rows) // n if slow else len(rows)
         return _calibrated(a[rows], b[shuffled], k, most, options.rng)
 
-    rows_null = min(n, MOST_ROWS_NULL) if slow else n
-    test = _statistic(a, b, k, rows_null)
+    rows_null = min(n, MOST_ROWS_NULL if slow else MOST_ROWS_LINE)
+    # The order of the rows may mean something, and the test looks at the first only.
+    mixed = options.rng.permutation(n)
+    test = _statistic(a[mixed], b[mixed], k, rows_null)
     return _conclude(calibrated, n, rows_null, float("inf"), "ksg", options, test)
 
 
@@ -309,7 +315,8 @@ def _conclude(
     rng = options.rng
     everything = np.arange(n)
     value = estimate(everything, everything)
-    error = _error_from_halves(lambda rows: estimate(rows, rows), n, rng)
+    most = min(n, MOST_ROWS_HALVES) if name == "ross" else n
+    error = _error_from_halves(lambda rows: estimate(rows, rows), n, most, rng)
     if test is None:
         some = np.sort(rng.permutation(n)[:rows_null])
 
@@ -343,13 +350,15 @@ def _conclude(
     )
 
 
-def _error_from_halves(estimate: Estimate, n: int, rng: np.random.Generator) -> float:
+def _error_from_halves(
+    estimate: Estimate, n: int, most: int, rng: np.random.Generator
+) -> float:
     differences = []
     for _ in range(NUM_SPLITS):
-        order = rng.permutation(n)
-        first, second = order[: n // 2], order[n // 2 :]
+        order = rng.permutation(n)[:most]
+        first, second = np.array_split(order, 2)
         differences.append((estimate(first) - estimate(second)) / 2)
-    return float(np.sqrt(np.mean(np.square(differences))))
+    return float(np.sqrt(np.mean(np.square(differences)) * most / n))
 
 
 def _calibrated(
@@ -393,7 +402,7 @@ def _statistic(
         rho = np.linalg.svd(a.T @ b[order] / len(a), compute_uv=False)
         linear = -0.5 * np.log1p(-(np.clip(rho, 0, 1 - 1e-9) ** 2)).sum()
         if a.shape[1] + b.shape[1] == 2:
-            return float(linear + _ksg(a, b[order], k))
+            return float(linear + _ksg(a[:rows], b[order[:rows]], k))
         permuted = right[np.ix_(order[:rows], order[:rows])]
         return float(linear + _ksg_from_distances(left, permuted, k))
 
@@ -405,16 +414,8 @@ def _ksg(a: np.ndarray, b: np.ndarray, k: int) -> float:
     k = min(k, n - 1)
     joint = np.hstack([a, b])
     radius = _reach(joint, k)
-    within, tied = np.full(n, float(k)), radius == 0
-    if tied.any():
-        # An atom: its neighbours lie on it, however many they are.
-        within[tied] = _count(joint, radius, closed=True)[tied] - 1
-    terms = digamma(within)
-    for side in (a, b):
-        inside = _count(side, radius, closed=False)
-        if tied.any():
-            inside[tied] = _count(side, radius, closed=True)[tied] - 1
-        terms -= digamma(inside)
+    near = _near(joint, radius, k)
+    terms = digamma(near) - sum(digamma(_around(side, radius)) for side in (a, b))
     return float(digamma(n) + terms.mean())
 
 
@@ -430,23 +431,16 @@ def _ksg_from_distances(left: np.ndarray, right: np.ndarray, k: int) -> float:
 def _ross(a: np.ndarray, labels: np.ndarray, k: int) -> float:
     n = len(a)
     sizes = np.bincount(labels)[labels]
-    radius, near = np.zeros(n), np.minimum(k, sizes - 1).astype(float)
+    radius, near = np.zeros(n), np.zeros(n)
     for label in np.unique(labels[sizes > 1]):
         rows = np.flatnonzero(labels == label)
-        size = min(k, len(rows) - 1)
-        own = a[rows]
-        radius[rows] = _reach(own, size)
-        tied = radius[rows] == 0
-        if tied.any():
-            near[rows[tied]] = _count(own, radius[rows], closed=True)[tied] - 1
-    tied = radius == 0
-    # The row itself stands in for the farthest neighbour, which lies on the border.
-    around = _count(a, radius, closed=False)
-    if tied.any():
-        around[tied] = _count(a, radius, closed=True)[tied] - 1
+        own, few = a[rows], min(k, len(rows) - 1)
+        radius[rows] = _reach(own, few)
+        near[rows] = _near(own, radius[rows], few)
     use = sizes > 1
     if not use.any():
         return 0.0
+    around = _around(a, radius)
     terms = digamma(near[use]) - digamma(sizes[use]) - digamma(around[use])
     return float(digamma(n) + terms.mean())
 
@@ -456,16 +450,36 @@ def _reach(points: np.ndarray, k: int) -> np.ndarray:
     return np.asarray(cKDTree(points).query(points, k + 1, p=np.inf)[0])[:, -1]
 
 
-def _count(points: np.ndarray, radius: np.ndarray, *, closed: bool) -> np.ndarray:
-    """Count the points around each, itself included."""
+def _near(points: np.ndarray, radius: np.ndarray, k: int) -> np.ndarray:
+    """Count neighbours within reach: k, or all others on an atom, at no distance."""
+    if radius.all():
+        return np.full(len(points), k)
+    return np.where(radius > 0, k, _multiplicity(points) - 1)
+
+
+def _around(points: np.ndarray, radius: np.ndarray) -> np.ndarray:
+    """Count the points nearer than the radius, and itself for the one that is as far.
+
+    Where the radius is zero, count the others at the same place.
+    """
+    free = radius > 0
+    counts = _multiplicity(points) - 1 if not free.all() else np.zeros(len(points), int)
     if points.shape[1] == 1:
-        value = points[:, 0]
-        ordered = np.sort(value)
-        low = np.searchsorted(ordered, value - radius, "left" if closed else "right")
-        high = np.searchsorted(ordered, value + radius, "right" if closed else "left")
-        return np.maximum(high - low, 1)
-    reach = radius if closed else np.nextafter(radius, 0)
-    return cKDTree(points).query_ball_point(points, reach, p=np.inf, return_length=True)
+        ordered, value = np.sort(points[:, 0]), points[free, 0]
+        low = np.searchsorted(ordered, value - radius[free], "right")
+        high = np.searchsorted(ordered, value + radius[free], "left")
+        counts[free] = np.maximum(high - low, 1)
+    elif free.any():
+        counts[free] = cKDTree(points).query_ball_point(
+            points[free], np.nextafter(radius[free], 0), p=np.inf, return_length=True
+        )
+    return np.maximum(counts, 1)
+
+
+def _multiplicity(points: np.ndarray) -> np.ndarray:
+    """Count how often each row occurs."""
+    _, place, counts = np.unique(points, axis=0, return_inverse=True, return_counts=True)
+    return counts[place.reshape(-1)]
 
 
 def _plug_in(a: np.ndarray, b: np.ndarray) -> float:
