@@ -13,19 +13,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import ComposedCorrector
 from ma_sbi.correctors.departures import Affine, Shift
 from ma_sbi.correctors.inference import Point
 from ma_sbi.correctors.ridge import Ridge
-from ma_sbi.diagnostics.held_out import Estimate, HeldOut, encoder_for, hold_out
+from ma_sbi.diagnostics.held_out import (
+    Estimate,
+    HeldOut,
+    encoder_for,
+    hold_out,
+    spread_of,
+)
 from ma_sbi.protocols import Context, Encoder
+from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_pairs
 
 __all__ = ["DepartureFamily", "departure_family"]
 
 # A gain below this share of the departure is not worth the slopes.
 WORTHWHILE = 0.02
+# Columns beyond which some rows must do.
+MANY_COLUMNS = 20
+MOST_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -71,53 +85,63 @@ def departure_family(
     x_sim: Any,
     *,
     encoder: Encoder | None = None,
-    folds: int | None = None,
+    folds: int = 5,
     groups: Any = None,
     seed: int | None = None,
 ) -> DepartureFamily:
     """Compare a shift with a departure that grows linearly with x, by cross-validation.
+
+    Of observations with more than 20 columns 500 rows are compared: an affine departure
+    has a slope for every two columns and every regime, and takes its time.
 
     Args:
         context: One entry per observation.
         x_obs: Observations, shape ``(n, dim_x)``.
         x_sim: Simulations at the same inputs, shape ``(n, dim_x)``.
         encoder: Context to vectors; one that suits the context if None.
-        folds: Number of folds; 10, and 5 beyond 2000 rows, if None.
+        folds: Number of folds.
         groups: One label per row; rows that share one are held out together.
         seed: Makes the folds, which all fits share, repeatable.
     """
-    observed, simulated = as_pairs(x_obs, x_sim)
-    entries = as_entries(context, num_rows=len(observed))
+    observed, simulated = (one.cpu() for one in as_pairs(x_obs, x_sim))
+    entries: Any = as_entries(context, num_rows=len(observed))
     encoder = encoder_for(entries) if encoder is None else encoder
+    groups = None if groups is None else np.asarray(groups)
+    if observed.shape[1] > MANY_COLUMNS and len(observed) > MOST_ROWS:
+        order = torch.randperm(len(observed), generator=generator(derive(seed, "rows")))
+        rows = order[:MOST_ROWS].numpy()
+        observed, simulated, entries = observed[rows], simulated[rows], entries.iloc[rows]
+        groups = None if groups is None else groups[rows]
+    scale = spread_of(simulated)
     delta = observed - simulated
-    midpoint = (observed + simulated) / 2
+    folding = derive(seed, "family")
+    if folding is None:
+        folding = int(torch.randint(2**31, ()))
 
-    def held(basis: Any, departure: Affine | Shift) -> HeldOut:
-        corrector = ComposedCorrector(encoder, departure, Ridge(), Point())
+    def held(basis: Tensor, departure: Affine | Shift) -> HeldOut:
+        # One kernel width for all: regimes need no other, and slopes are many.
+        fitting = Ridge(widths=(1.0,))
         # What the departure depends on is what is passed as observed; delta stays.
         return hold_out(
             entries,
             basis,
             basis - delta,
-            corrector=corrector,
+            corrector=ComposedCorrector(encoder, departure, fitting, Point()),
             folds=folds,
             groups=groups,
-            seed=0 if seed is None else seed,
+            scale=scale,
+            seed=folding,
         )
 
     shift, affine = held(observed, Shift()), held(observed, Affine())
-    forward, middle = held(simulated, Affine()), held(midpoint, Affine())
-    # Each was measured in the spread of its own basis; x_sim's is the one to compare in.
-    scaled = {
-        name: (one.predicted * one.scale) / shift.scale
-        for name, one in {"affine": affine, "forward": forward, "middle": middle}.items()
-    }
+    forward = held(simulated, Affine())
+    middle = held((observed + simulated) / 2, Affine())
     none, plain = shift.loss(0.0), shift.loss(shift.predicted)
-    slopes = [scaled[name] - shift.predicted for name in ("forward", "middle")]
+    slopes = [one.predicted - shift.predicted for one in (forward, middle)]
     return DepartureFamily(
         shift=shift.share(none, plain),
-        affine=shift.share(none, shift.loss(scaled["affine"])),
-        on_x_sim=shift.share(plain, shift.loss(scaled["forward"])),
-        on_midpoint=shift.share(plain, shift.loss(scaled["middle"])),
+        affine=affine.share(none, affine.loss(affine.predicted)),
+        on_x_sim=forward.share(plain, forward.loss(forward.predicted)),
+        on_midpoint=middle.share(plain, middle.loss(middle.predicted)),
         agree=bool((slopes[0] * slopes[1]).sum() > 0),
     )

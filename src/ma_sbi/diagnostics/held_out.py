@@ -23,7 +23,7 @@ from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_pairs
 
-__all__ = ["Estimate", "HeldOut", "encoder_for", "hold_out"]
+__all__ = ["Estimate", "HeldOut", "encoder_for", "hold_out", "spread_of"]
 
 FEWEST_ROWS = 10
 FEWEST_GROUPS = 3
@@ -46,7 +46,8 @@ class Estimate(NamedTuple):
 class HeldOut:
     """Departures with what was predicted of each by those of other folds.
 
-    All in units of the simulations' standard deviation, column by column.
+    All in units of the simulations' standard deviation, column by column, if no others
+    were asked for.
 
     Attributes:
         delta: Observed minus simulated, shape ``(n, dim_x)``.
@@ -57,7 +58,7 @@ class HeldOut:
         training_loss: Mean squared length of what the corrector leaves of the rows that it
             was fitted to.
         groups: Group of each row, shape ``(n,)``.
-        scale: The simulations' standard deviations, shape ``(dim_x,)``.
+        scale: The units, shape ``(dim_x,)``.
     """
 
     delta: Tensor
@@ -72,11 +73,30 @@ class HeldOut:
         """Measure what a prediction leaves of each departure, squared, shape ``(n,)``."""
         return (self.delta - predicted).square().sum(dim=1)
 
+    @property
+    def residual_variance(self) -> float:
+        """Variance that the corrector leaves, summed over columns.
+
+        With p free shifts, a least-squares fit leaves s^2 (1 - p/n) of the rows that it
+        was fitted to and s^2 (1 + p/n) of others: two equations for s^2 and p.
+        """
+        return (self.loss(self.predicted).mean().item() + self.training_loss) / 2
+
+    @property
+    def num_shifts(self) -> float:
+        """How many free shifts the corrector amounts to; at least one."""
+        if self.residual_variance == 0:
+            return 1.0
+        optimism = self.loss(self.predicted).mean().item() - self.training_loss
+        return max(1.0, len(self.delta) * optimism / (2 * self.residual_variance))
+
     def share(self, before: Tensor, after: Tensor) -> Estimate:
         """Average a gain over rows, as a share of the whole departure.
 
         The interval is that of a ratio of means (delta method). Its unit is the group:
-        rows of one group may depend on each other in any way.
+        rows of one group may depend on each other in any way. Folds share most of their
+        training rows, and with them the luck of the fit, which rows alone do not show;
+        its variance is added.
 
         Args:
             before: Loss of each row without, shape ``(n,)``.
@@ -89,9 +109,20 @@ class HeldOut:
         influence = torch.zeros(int(self.groups.max()) + 1, dtype=gain.dtype)
         influence.index_add_(0, self.groups, (gain - value * whole) / whole.sum())
         units = len(influence)
-        error = math.sqrt(influence.square().sum().item() * units / (units - 1))
+        variance = influence.square().sum().item() * units / (units - 1)
+        error = math.sqrt(variance + self._luck(units) / whole.mean().item() ** 2)
         width = float(stats.t.ppf(0.975, units - 1)) * error
         return Estimate(value, value - width, value + width)
+
+    def _luck(self, units: int) -> float:
+        """Variance of the mean gain that rows alone do not show, to leading order.
+
+        2 p tr(S^2) / n^2 for the squared error of p estimated shifts, and twice that for
+        every two rows being in each other's training set.
+        """
+        left = self.delta - self.predicted
+        covariance = torch.atleast_2d(left.T.cov())
+        return 6 * self.num_shifts * covariance.square().sum().item() / units**2
 
 
 def hold_out(
@@ -102,6 +133,7 @@ def hold_out(
     corrector: FittedCorrector | None = None,
     folds: int | None = None,
     groups: Any = None,
+    scale: Tensor | None = None,
     seed: int | None = None,
 ) -> HeldOut:
     """Predict each departure from the rows of other folds.
@@ -118,6 +150,8 @@ def hold_out(
             the context if None.
         folds: Number of folds; 10, and 5 beyond 2000 rows, if None.
         groups: One label per row; rows that share one are held out together.
+        scale: Units of the columns, shape ``(dim_x,)``; the standard deviations of
+            ``x_sim`` if None.
         seed: Makes folds and fits repeatable.
 
     Raises:
@@ -140,8 +174,8 @@ def hold_out(
     fold = _assign(unit, folds, seed)
     if corrector is None:
         corrector = ShiftCorrector(encoder_for(entries))
-    spread = simulated.std(dim=0)
-    scale = torch.where(spread > 0, spread, torch.ones_like(spread))
+    if scale is None:
+        scale = spread_of(simulated)
     delta = observed - simulated
     marginal, predicted, common = (torch.empty_like(delta) for _ in range(3))
     uniques, numbers = distinct(entries)
@@ -200,6 +234,12 @@ def encoder_for(context: Context) -> Encoder:
             "sklearn.compose.ColumnTransformer"
         )
     return NumberEncoder()
+
+
+def spread_of(x: Tensor) -> Tensor:
+    """Measure the columns of x by their standard deviations; 1 for a constant one."""
+    spread = x.std(dim=0)
+    return torch.where(spread > 0, spread, torch.ones_like(spread))
 
 
 def _assign(unit: Tensor, folds: int | None, seed: int | None) -> Tensor:

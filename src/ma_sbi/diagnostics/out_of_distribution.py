@@ -22,6 +22,7 @@ from scipy import stats
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
+from ma_sbi.diagnostics.held_out import spread_of
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix, as_pools
 
@@ -147,8 +148,7 @@ def out_of_distribution(
             f"{len(observed)} and {len(simulated)}"
         )
     num_permutations = as_count(num_permutations, "num_permutations")
-    spread = simulated.std(dim=0)
-    scale = torch.where(spread > 0, spread, torch.ones_like(spread))
+    scale = spread_of(simulated)
     order = torch.randperm(len(simulated), generator=generator(derive(seed, "simulations")))
     if log_density is None:
         order, fitted = order[: len(order) // 2], order[len(order) // 2 :]

@@ -119,7 +119,8 @@ def recommend(
 
 def _passes(exclusion: Any) -> bool:
     """Read an exclusion test, or a plain yes or no; unknown passes."""
-    return exclusion is None or bool(getattr(exclusion, "passed", exclusion))
+    passed = getattr(exclusion, "passed", exclusion)
+    return passed is None or bool(passed)
 
 
 @dataclass
@@ -205,13 +206,6 @@ class _Found:
             return self._marginal(weak)
         self._say_context(weak)
         alternatives = ["ma_sbi_affine", "ma_sbi", "nnpe_matched", "nnpe"]
-        if self._varies_within():
-            if self.contexts_repeat is False:
-                self.reasons.append(
-                    "No context repeats: BootstrapCorrector(encoder, width='auto') lets "
-                    "similar ones share their departures."
-                )
-            return self._answer("ma_sbi", alternatives, "BootstrapCorrector", "Mixture")
         if self.family is not None and self.family.family == "affine":
             self.reasons.append(
                 f"The departure depends on x: slopes add {self.family.on_x_sim} to a "
@@ -220,6 +214,13 @@ class _Found:
                 "62 %."
             )
             return self._answer("ma_sbi_affine", alternatives, "ComposedCorrector")
+        if self._varies_within():
+            if self.contexts_repeat is False:
+                self.reasons.append(
+                    "No context repeats: BootstrapCorrector(encoder, width='auto') lets "
+                    "similar ones share their departures."
+                )
+            return self._answer("ma_sbi", alternatives, "BootstrapCorrector", "Mixture")
         return self._answer("ma_sbi", alternatives, "ShiftCorrector")
 
     def _marginal(self, weak: WeakContext) -> Recommendation | None:

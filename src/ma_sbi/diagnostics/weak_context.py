@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries, distinct
 from ma_sbi.correctors.composed import FittedCorrector
@@ -20,11 +21,14 @@ from ma_sbi.theory.estimation import (
     estimation_error,
     triples_needed,
 )
+from ma_sbi.theory.sub_gaussian import sub_gaussian_proxy
 
 __all__ = ["WeakContext", "weak_context"]
 
 # A conditional gain or loss below this share of the departure is nothing.
 NEGLIGIBLE = 0.02
+# Directions in which the departures' sub-Gaussian proxy is sought.
+LEADING_AXES = 3
 
 
 @dataclass(frozen=True)
@@ -154,11 +158,10 @@ def weak_context(
     what the corrector does for contexts that it has not met.
 
     The least information is where the sub-Gaussian bound :math:`2 \tau^2 I` on what the
-    context can explain equals the estimation error. The proxy :math:`\tau^2` is taken to
-    be the largest variance of the departure in one direction, which is right for a
-    Gaussian one and low for others. The threshold is necessary, not sufficient; where it
-    and the held-out gain differ, believe the gain. All of this holds for correctors that
-    read z alone; weighing candidates by the evidence in x can do better.
+    context can explain equals the estimation error; the proxy :math:`\tau^2` is that of the
+    departures seen, along their leading axes. The threshold is necessary, not sufficient;
+    where it and the held-out gain differ, believe the gain. All of this holds for
+    correctors that read z alone; weighing candidates by the evidence in x can do better.
 
     Args:
         context: One entry per observation.
@@ -190,7 +193,7 @@ def weak_context(
     none, marginal, total = (held.loss(one) for one in (0.0, held.marginal, held.predicted))
     n = len(held.delta)
     variances = _variances(as_entries(context, num_rows=n), held)
-    proxy = torch.linalg.eigvalsh(torch.atleast_2d(held.delta.T.cov()))[-1].item()
+    proxy = _proxy(held.delta)
     whole = none.mean().item()
     error = estimation_error(variances.num_regimes, n, variances.residual)
     value = getattr(information, "value", information)
@@ -232,6 +235,16 @@ class _Variances:
         return self.residual / whole if whole > 0 else 0.0
 
 
+def _proxy(delta: Tensor) -> float:
+    """Estimate the sub-Gaussian proxy of departures ``(n, dim_x)``; 0 if all are equal."""
+    centred = delta - delta.mean(dim=0)
+    axes = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -LEADING_AXES:]
+    along = (centred @ axes).T
+    return max(
+        (sub_gaussian_proxy(one.numpy()) for one in along if one.std() > 0), default=0.0
+    )
+
+
 def _variances(entries: Entries, held: HeldOut) -> _Variances:
     """Split the variance into what lies within regimes and what lies between them."""
     delta = held.delta
@@ -250,10 +263,6 @@ def _variances(entries: Entries, held: HeldOut) -> _Variances:
         # What the means of regimes differ by through noise alone is not explained.
         explained = (whole - inside - (num_regimes - 1) * residual) / n
         return _Variances(num_regimes, True, residual, explained)  # noqa: FBT003
-    # With p free shifts, a least-squares fit leaves s^2 (1 - p/n) of the rows that it was
-    # fitted to and s^2 (1 + p/n) of others: two equations for s^2 and p.
-    outside, inside = held.loss(held.predicted).mean().item(), held.training_loss
-    residual = (outside + inside) / 2
-    shifts = n * (outside - inside) / (outside + inside) if residual > 0 else 1.0
-    explained = whole / (n - 1) - residual
-    return _Variances(min(max(round(shifts), 1), n), False, residual, explained)  # noqa: FBT003
+    residual = held.residual_variance
+    num_shifts = min(round(held.num_shifts), n)
+    return _Variances(num_shifts, False, residual, whole / (n - 1) - residual)  # noqa: FBT003
