@@ -1,8 +1,8 @@
 """Every bound of the paper re-run, beside what the paper prints.
 
-python benchmarks/theory.py                       # all but C2ST: some two minutes
+python benchmarks/theory.py                       # all but C2ST: some four minutes
 python benchmarks/theory.py --only rope evidence  # some tables
-python benchmarks/theory.py --c2st                # adds C2ST on SLCP: five minutes more
+python benchmarks/theory.py --c2st                # adds C2ST on SLCP: six minutes more
 python benchmarks/theory.py --csv results         # writes results/theory_*.csv
 """
 

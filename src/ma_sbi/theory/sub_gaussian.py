@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+from scipy.special import rel_entr
 
 from ma_sbi.validation import as_count, check_positive
 
@@ -206,8 +207,7 @@ class ModalDeparture:
         # Trapezoids are exact to rounding for what is smooth and vanishes at the ends.
         explained = step * (density @ mean**2)
         # What z tells of the mode, and then of the place within it.
-        odds = np.log(np.maximum(posterior, np.finfo(np.float64).tiny) / self.probabilities)
-        of_mode = step * (density @ (posterior * odds).sum(axis=1))
+        of_mode = step * (density @ rel_entr(posterior, self.probabilities).sum(axis=1))
         within = math.log(scale) - 0.5 * math.log1p(-(rho**2))
         information = of_mode + within
         return self._coupling(float(information), float(explained))
@@ -236,8 +236,8 @@ class ModalDeparture:
             raise ValueError(f"probability must be smaller, got {probability!r}")
         weights, laws = np.array([probability, 1 - probability]), np.stack([tilted, rest])
         explained = weights @ np.square(laws @ self.modes)
-        divergence = np.where(laws > 0, laws * np.log(laws / self.probabilities), 0.0)
-        return self._coupling(float(weights @ divergence.sum(axis=1)), float(explained))
+        divergence = rel_entr(laws, self.probabilities).sum(axis=1)
+        return self._coupling(float(weights @ divergence), float(explained))
 
     def sample(self, num_draws: int, rho: float, *, seed: int = 0) -> tuple[Array, Array]:
         """Draw one coordinate of delta and its context, each of shape ``(num_draws,)``."""
