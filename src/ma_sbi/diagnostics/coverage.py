@@ -90,7 +90,7 @@ class Coverage:
         calibrated = self.p_value >= 0.05
         verdict = "no sign of miscalibration" if calibrated else "not calibrated"
         if not calibrated:
-            verdict += ", overconfident" if self.acauc > 0 else ", too wide"
+            verdict += ", too sure or biased" if self.acauc > 0 else ", too wide"
         density = (
             ""
             if self.expected_p_value is None

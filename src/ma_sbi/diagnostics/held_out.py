@@ -122,7 +122,8 @@ class HeldOut:
         """
         left = self.delta - self.predicted
         covariance = torch.atleast_2d(left.T.cov())
-        return 6 * self.num_shifts * covariance.square().sum().item() / units**2
+        per_row = self.num_shifts / len(left)
+        return 6 * per_row * covariance.square().sum().item() / units
 
 
 def hold_out(
@@ -212,6 +213,9 @@ def encoder_for(context: Context) -> Encoder:
     Numbers are standardised; labels and texts that repeat are regimes; texts that do not
     are hashed, which knows spelling alone: pass a ``SentenceEncoder`` for free text.
 
+    Raises:
+        ValueError: If the context is missing throughout, or has columns of texts.
+
     Example:
         >>> encoder_for([0.1, 0.2, 0.3])
         NumberEncoder()
@@ -220,7 +224,9 @@ def encoder_for(context: Context) -> Encoder:
     """
     entries: Any = as_entries(context)
     there = entries[~is_missing(entries).reshape(len(entries), -1).all(axis=1)]
-    uniques, _ = distinct(there) if len(there) else (there, None)
+    if len(there) == 0:
+        raise ValueError("the context is missing in every row: there is nothing to read")
+    uniques, _ = distinct(there)
     texts = entries.ndim == 1 and any(isinstance(entry, str) for entry in uniques)
     if 2 * len(uniques) <= len(there) and (
         texts or entries.ndim == 1 and len(uniques) < 20
