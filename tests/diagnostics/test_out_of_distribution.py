@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from scipy import stats
 from sbi.diagnostics.misspecification import compute_rbf_mmd_median_heuristic
+from scipy import stats
 
 from ma_sbi.diagnostics import out_of_distribution
 

@@ -3,9 +3,10 @@ r"""Whether reality shifts the simulations or also stretches and mixes them.
 An affine correction fits better than a shift even where the departure is a shift plus
 noise: whoever predicts x_sim from a noisy x_obs does well to shrink it, and a posterior
 that is shown shrunken observations shrinks twice. So the regression is run the other way,
-too. Noise in x_obs leaves the regression of :math:`\delta` on x_sim flat; noise that x_obs
-and x_sim have each for itself leaves that on their midpoint flat. Only a departure that
-depends on x shows in both, with the same sign.
+too. Noise in x_obs tilts the regression of :math:`\delta` on x_obs upwards and leaves that
+on x_sim flat; noise in x_sim tilts that on x_sim downwards and leaves the other flat. Only
+a departure that depends on x shows in both with the same sign. It goes unseen where the
+noise of either, squared, is larger than what the departure adds to the variance of x.
 """
 
 from __future__ import annotations
@@ -51,31 +52,29 @@ class DepartureFamily:
     Attributes:
         shift: Gain of a shift given the context.
         affine: Gain of the affine corrector, which reads x_obs.
-        on_x_sim: What slopes on x_sim explain beyond the shift.
-        on_midpoint: What slopes on the midpoint of x_obs and x_sim explain beyond it.
+        on_x_obs: What its slopes explain beyond the shift.
+        on_x_sim: What slopes on x_sim explain beyond it.
         agree: Whether the two kinds of slopes point the same way.
     """
 
     shift: Estimate
     affine: Estimate
+    on_x_obs: Estimate
     on_x_sim: Estimate
-    on_midpoint: Estimate
     agree: bool
 
     @property
     def family(self) -> Literal["shift", "affine"]:
         """``"affine"`` if both kinds of slopes help and agree."""
         helps = all(
-            one.low > 0 and one.value > WORTHWHILE
-            for one in (self.on_x_sim, self.on_midpoint)
+            one.low > 0 and one.value > WORTHWHILE for one in (self.on_x_obs, self.on_x_sim)
         )
         return "affine" if helps and self.agree else "shift"
 
     def __str__(self) -> str:
         return (
             f"{self.family}: a shift takes away {self.shift}, an affine departure "
-            f"{self.affine}; slopes on x_sim add {self.on_x_sim}, on the midpoint "
-            f"{self.on_midpoint}"
+            f"{self.affine}; slopes on x_obs add {self.on_x_obs}, on x_sim {self.on_x_sim}"
         )
 
 
@@ -133,15 +132,15 @@ def departure_family(
             seed=folding,
         )
 
-    shift, affine = held(observed, Shift()), held(observed, Affine())
-    forward = held(simulated, Affine())
-    middle = held((observed + simulated) / 2, Affine())
+    shift = held(observed, Shift())
+    backward, forward = held(observed, Affine()), held(simulated, Affine())
     none, plain = shift.loss(0.0), shift.loss(shift.predicted)
-    slopes = [one.predicted - shift.predicted for one in (forward, middle)]
+    left = [one.loss(one.predicted) for one in (backward, forward)]
+    slopes = [one.predicted - shift.predicted for one in (backward, forward)]
     return DepartureFamily(
         shift=shift.share(none, plain),
-        affine=affine.share(none, affine.loss(affine.predicted)),
-        on_x_sim=forward.share(plain, forward.loss(forward.predicted)),
-        on_midpoint=middle.share(plain, middle.loss(middle.predicted)),
+        affine=backward.share(none, left[0]),
+        on_x_obs=backward.share(plain, left[0]),
+        on_x_sim=forward.share(plain, left[1]),
         agree=bool((slopes[0] * slopes[1]).sum() > 0),
     )

@@ -208,7 +208,7 @@ class _Found:
         alternatives = ["ma_sbi_affine", "ma_sbi", "nnpe_matched", "nnpe"]
         if self.family is not None and self.family.family == "affine":
             self.reasons.append(
-                f"The departure depends on x: slopes add {self.family.on_x_sim} to a "
+                f"The departure depends on x: slopes add {self.family.on_x_obs} to a "
                 "shift, held out. The paper's shift is the wrong family here, as on SIR, "
                 "where an affine one closes 73 to 85 % and a shift does harm or closes "
                 "62 %."

@@ -1,0 +1,74 @@
+"""Shifts with noise of every kind, and departures that depend on x."""
+
+import pytest
+import torch
+
+from ma_sbi.diagnostics import departure_family
+from ma_sbi.tasks import get_task
+
+N = 300
+SHIFTS = torch.tensor([[1.0, 0.0], [0.0, 0.5]]).repeat(N // 2, 1)
+
+
+def pairs(matrix=None, *, noise_obs=0.0, noise_sim=0.0, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    theta = torch.randn(N, 2, generator=rng)
+    real = theta if matrix is None else theta @ torch.tensor(matrix)
+    x_obs = real + SHIFTS + noise_obs * torch.randn(N, 2, generator=rng)
+    return x_obs, theta + noise_sim * torch.randn(N, 2, generator=rng)
+
+
+NOISES = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5), (0.9, 0.4)]
+MATRICES = {
+    "stretch": [[1.3, 0.0], [0.0, 1.3]],
+    "shrink": [[0.7, 0.0], [0.0, 0.7]],
+    "mix": [[1.0, 0.4], [0.0, 1.0]],
+}
+
+
+@pytest.mark.parametrize("noises", NOISES, ids=str)
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_is_not_taken_for_a_departure_that_depends_on_x(noises, seed):
+    x_obs, x_sim = pairs(noise_obs=noises[0], noise_sim=noises[1], seed=seed)
+    assert departure_family(["a", "b"] * (N // 2), x_obs, x_sim, seed=0).family == "shift"
+
+
+def test_an_affine_correction_gains_from_noise_alone():
+    """Why it takes more than comparing the two correctors."""
+    x_obs, x_sim = pairs(noise_obs=0.9)
+    found = departure_family(["a", "b"] * (N // 2), x_obs, x_sim, seed=0)
+    assert found.affine.low > found.shift.high
+    assert found.family == "shift"
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_what_depends_on_x_is_found(name, noise):
+    x_obs, x_sim = pairs(MATRICES[name], noise_obs=noise, noise_sim=noise)
+    found = departure_family(["a", "b"] * (N // 2), x_obs, x_sim, seed=0)
+    assert found.family == "affine"
+    assert str(found).startswith("affine")
+
+
+@pytest.mark.parametrize("name", ["gaussian_linear", "slcp", "two_moons"])
+def test_shift_tasks_are_shifts(name):
+    rows = get_task(name).draw(200, seed=1)
+    assert departure_family(rows.context, rows.x_obs, rows.x_sim, seed=0).family == "shift"
+
+
+def test_a_delay_is_no_shift():
+    rows = get_task("sir_delay").draw(300, seed=1)
+    found = departure_family(rows.context, rows.x_obs, rows.x_sim, seed=0)
+    assert found.family == "affine"
+    assert found.affine.low > found.shift.high
+
+
+def test_wide_observations_are_compared_on_some_rows():
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(900, 25, generator=rng)
+    groups = list(range(300)) * 3
+    found = departure_family(
+        ["a", "b"] * 450, x_sim + 1.0, x_sim, groups=groups, folds=3, seed=0
+    )
+    assert found.shift.value == pytest.approx(1.0, abs=1e-4)
+    assert found.family == "shift"
