@@ -1,0 +1,163 @@
+"""The exclusion test on contexts that may and that may not be used."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ma_sbi import HashEncoder
+from ma_sbi.diagnostics import exclusion_test, explained_variance
+from ma_sbi.tasks import get_task
+
+
+@pytest.fixture(scope="module")
+def draws():
+    return get_task("slcp").draw(1000, seed=1)
+
+
+def test_a_context_of_regimes_passes_with_the_papers_figures(draws):
+    found = exclusion_test(
+        draws.context, draws.x_sim, draws.x_obs, draws.theta, num_permutations=99, seed=0
+    )
+    assert found.passed is True
+    # Noise alone: under independence R^2 has a deviation of about (K - 1) / n.
+    assert abs(found.r2_sim) < 0.02
+    assert found.r2_delta == pytest.approx(1.0, abs=1e-3)
+    assert found.verdict == "passed"
+    assert len(found.reasons) == 3
+
+
+@pytest.mark.parametrize("leak", ["sign", "size"])
+def test_a_leak_that_the_threshold_lets_through_is_refused(draws, leak):
+    first, third = draws.theta[:, 0], draws.theta[:, 2]
+    context = (first > 0 if leak == "sign" else third.abs() > 1.5).tolist()
+    found = exclusion_test(context, draws.x_sim, seed=0)
+    assert found.r2_sim < found.threshold
+    assert found.passed is False
+    assert "A dependence of the simulations" in str(found)
+
+
+def test_a_leak_above_the_threshold_is_said_to_be(draws):
+    found = exclusion_test(draws.x_sim[:, 0], draws.x_sim, seed=0)
+    assert found.r2_sim > 0.10
+    assert found.passed is False
+    assert "not below the threshold" in str(found)
+
+
+def test_theta_alone_is_enough_to_refuse(draws):
+    found = exclusion_test((draws.theta[:, 4] > 0).tolist(), theta=draws.theta, seed=0)
+    assert found.passed is False
+    assert math.isnan(found.r2_sim)
+
+
+def test_observations_alone_decide_nothing(draws):
+    found = exclusion_test(draws.context, x_obs=draws.x_obs, seed=0)
+    assert found.passed is None
+    assert found.verdict == "not tested"
+    assert "Neither simulations nor parameters" in str(found)
+
+
+def test_the_level_holds_for_both_tests_together():
+    refused = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        x, theta = rng.standard_normal((2, 60, 1))
+        found = exclusion_test(
+            rng.integers(2, size=60), x, theta=theta, num_permutations=99, seed=seed
+        )
+        refused += not found.passed
+    assert abs(refused / 100 - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 100)
+
+
+def test_explained_variance_is_that_of_the_analysis_of_variance():
+    rng = np.random.default_rng(0)
+    label = np.arange(4000) % 4
+    values = label[:, None] * [2.0, 0.0] + rng.standard_normal((4000, 2))
+    # Between labels 4 * 1.25 = 5, within 1 + 1.
+    truth = 5 / 7
+    # Delta method: the deviation of a squared correlation is 2 r (1 - r^2) / sqrt(n).
+    error = 2 * math.sqrt(truth) * (1 - truth) / math.sqrt(4000)
+    assert abs(explained_variance(values, label, seed=0) - truth) < 4 * error
+
+
+def test_explained_variance_of_a_number_is_the_squared_correlation():
+    rng = np.random.default_rng(0)
+    number = rng.standard_normal(4000)
+    values = number + rng.standard_normal(4000)
+    error = 2 * math.sqrt(0.5) * 0.5 / math.sqrt(4000)
+    assert abs(explained_variance(values, number, seed=0) - 0.5) < 4 * error
+
+
+def test_it_is_held_out():
+    # A label for each pair of rows would explain half of pure noise in its own rows.
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((600, 1))
+    label = np.repeat(np.arange(100), 6)
+    assert explained_variance(values, label, seed=0) < 0.05
+
+
+def test_groups_are_held_out_as_a_whole():
+    # Each person has a level and a label of his own: nothing carries over to others.
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(20), 20)
+    values = 5 * rng.standard_normal(20)[person] + rng.standard_normal(400)
+    assert explained_variance(values, person, seed=0) > 0.9
+    assert explained_variance(values, person, groups=person, seed=0) < 0.05
+
+
+def test_equal_departures_have_no_share(draws):
+    found = exclusion_test(
+        draws.context, draws.x_sim, draws.x_sim, num_permutations=9, seed=0
+    )
+    assert math.isnan(found.r2_delta)
+
+
+def test_a_constant_context_passes_and_says_so(draws):
+    found = exclusion_test(["same"] * 1000, draws.x_sim, seed=0)
+    assert found.passed is True
+    assert "the same in every row" in str(found)
+
+
+def test_texts_that_never_repeat_go_through_the_encoder(draws):
+    notes = [f"{text} ({i})" for i, text in enumerate(draws.context)]
+    options = {"num_permutations": 99, "seed": 0}
+    with pytest.raises(ValueError, match="pass encoder="):
+        exclusion_test(notes, draws.x_sim, **options)
+    found = exclusion_test(
+        notes, draws.x_sim, draws.x_obs, encoder=HashEncoder(), **options
+    )
+    assert found.passed is True
+    assert found.r2_delta > 0.9
+
+
+def test_missing_entries_are_allowed(draws):
+    context = [None if i % 5 == 0 else text for i, text in enumerate(draws.context)]
+    found = exclusion_test(context, draws.x_sim, draws.x_obs, num_permutations=99, seed=0)
+    # Departures of equal length, a fifth of them unnamed.
+    assert found.r2_delta == pytest.approx(0.8, abs=0.05)
+
+
+def test_the_same_seed_gives_the_same(draws):
+    first, second = (
+        exclusion_test(draws.context, draws.x_sim, num_permutations=9, seed=2)
+        for _ in range(2)
+    )
+    assert (first.r2_sim, first.x_sim) == (second.r2_sim, second.x_sim)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "context alone cannot be tested"),
+        ({"x_sim": torch.zeros(3, 2)}, "at least 20 rows, got 3"),
+        ({"x_sim": torch.zeros(30, 2), "x_obs": torch.zeros(30, 3)}, "paired row by row"),
+        ({"x_sim": torch.zeros(30, 2), "theta": torch.zeros(29, 1)}, "theta has 29"),
+        ({"x_sim": torch.zeros(30, 2), "level": 2.0}, "level must lie between 0 and 1"),
+        ({"x_sim": torch.zeros(30, 2), "threshold": 0}, "threshold must lie between"),
+        ({"x_sim": torch.zeros(31, 2)}, "expected 31"),
+    ],
+)
+def test_bad_input_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        exclusion_test(["calm", "storm"] * 15, **given)
