@@ -11,6 +11,7 @@ from ma_sbi.correctors import Preflight
 from ma_sbi.diagnostics import (
     Estimate,
     departure_family,
+    mutual_information,
     out_of_distribution,
     recommend,
     weak_context,
@@ -41,6 +42,12 @@ def weak(conditional, marginal=0.3, within=0.1, **changes):
     )
 
 
+NO_INFORMATION = mutual_information(
+    torch.randn(60, 2, generator=torch.Generator().manual_seed(0)),
+    ["a", "b"] * 30,
+    num_permutations=50,
+    seed=0,
+)
 HARMS = weak(-0.2)
 HELPS = weak(0.6)
 
@@ -121,6 +128,7 @@ def test_our_evidence_is_told_beside_the_papers_rule():
     ("options", "words"),
     [
         ({"free_text": True}, "SentenceEncoder"),
+        ({"information": NO_INFORMATION}, "No information"),
         ({"weak_context": HARMS}, "Evidence"),
         ({"weak_context": weak(0.03)}, "not shown"),
         ({"weak_context": weak(0.3, num_needed=999)}, "About 999 triples"),
@@ -130,7 +138,7 @@ def test_our_evidence_is_told_beside_the_papers_rule():
             "width='auto'",
         ),
     ],
-    ids=["text", "weak", "unclear", "few", "leak", "no regimes"],
+    ids=["text", "information", "weak", "unclear", "few", "leak", "no regimes"],
 )
 def test_the_reasons_say(options, words):
     assert any(words in reason for reason in recommend(CONTEXT, **options).reasons)

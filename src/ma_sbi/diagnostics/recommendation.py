@@ -8,6 +8,7 @@ from typing import Any
 
 from ma_sbi.correctors.bootstrap import Preflight
 from ma_sbi.diagnostics.departure_family import DepartureFamily
+from ma_sbi.diagnostics.information import Information
 from ma_sbi.diagnostics.out_of_distribution import OutOfDistribution
 from ma_sbi.diagnostics.weak_context import WeakContext
 from ma_sbi.methods import METHODS, NEEDS, Materials, Need
@@ -57,6 +58,7 @@ def recommend(
     num_triples: int | None = None,
     contexts_repeat: bool | None = None,
     free_text: bool = False,
+    information: Information | None = None,
     exclusion: Any = None,
     weak_context: WeakContext | None = None,
     preflight: Preflight | None = None,
@@ -76,6 +78,7 @@ def recommend(
         contexts_repeat: Whether contexts are regimes that recur; ``weak_context`` tells
             if None.
         free_text: Whether the context is text in free wording.
+        information: What ``mutual_information`` returned.
         exclusion: What ``exclusion_test`` returned, or False for a context that leaks
             theta.
         weak_context: What :func:`weak_context` returned.
@@ -108,6 +111,7 @@ def recommend(
         num_triples,
         contexts_repeat,
         free_text,
+        information,
         _passes(exclusion),
         weak_context,
         preflight,
@@ -131,7 +135,8 @@ class _Found:
     num_triples: int | None
     contexts_repeat: bool | None
     free_text: bool
-    context_excluded: bool
+    information: Information | None
+    is_clean: bool
     weak: WeakContext | None
     preflight: Preflight | None
     family: DepartureFamily | None
@@ -140,7 +145,7 @@ class _Found:
 
     def recommend(self) -> Recommendation:
         """Apply the paper's rule from top to bottom."""
-        if "context" in self.has and not self.context_excluded:
+        if "context" in self.has and not self.is_clean:
             self.reasons.append(
                 "The context tells about theta, not only about the departure: correcting "
                 "by it would remove a true effect, so it is not used."
@@ -244,6 +249,12 @@ class _Found:
         return None
 
     def _say_context(self, weak: WeakContext | None) -> None:
+        if self.information is not None and self.information.p_value >= 0.05:
+            self.reasons.append(
+                f"No information of the context on the departure was found "
+                f"({self.information.value:.3f} nats, p = {self.information.p_value:.2g}); "
+                "without any, only the mean departure is left to correct."
+            )
         if weak is not None:
             self.reasons.append(
                 f"The context adds {weak.conditional} to the mean departure on held-out "
