@@ -248,6 +248,16 @@ def test_a_constant_column_changes_nothing():
     assert value(padded, b) == value(a, b)
 
 
+def test_correlations_between_clusters_do_not_tell_more_than_the_cluster():
+    # Four clusters in three dimensions on either side: log 4 is all there is to know.
+    rng = np.random.default_rng(0)
+    cluster = rng.integers(4, size=2000)
+    left, right = 5 * rng.standard_normal((2, 4, 3))
+    noise = 0.1 * rng.standard_normal((2, 2000, 3))
+    found = value(left[cluster] + noise[0], right[cluster] + noise[1])
+    assert found == pytest.approx(math.log(4), rel=0.05)
+
+
 def test_texts_that_never_repeat_need_an_encoder():
     rng = np.random.default_rng(0)
     high = rng.random(400) < 0.5

@@ -46,7 +46,7 @@ NUM_FOURIER = 64
 LENGTHS = (0.5, 1.0, 2.0)
 # Features of the context: each costs as much as a label.
 MOST_CONTEXT_FEATURES = 16
-MOST_LABELS = 64
+MOST_LABELS = 32
 # Columns beyond these are seen through their principal axes only.
 MOST_COLUMNS = 64
 MOST_AXES = 16
@@ -280,7 +280,7 @@ def _blocks(columns: np.ndarray, rng: np.random.Generator) -> dict[str, list[np.
 
 
 def _context_features(reading: Reading, rng: np.random.Generator) -> np.ndarray:
-    """Make the features of the context, orthonormal, shape ``(n, at most 64)``."""
+    """Make the features of the context, orthonormal, shape ``(n, at most 32)``."""
     if reading.labels is not None:
         one_hot = reading.one_hot(MOST_LABELS)
         return one_hot / np.sqrt(one_hot.mean(axis=0))
