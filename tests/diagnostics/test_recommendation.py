@@ -99,6 +99,21 @@ def test_a_departure_that_depends_on_x_gets_an_affine_corrector():
     assert any("wrong family" in reason for reason in found.reasons)
 
 
+def test_an_affine_departure_needs_no_context():
+    x_sim = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    family = departure_family(["a", "b"] * 100, 1.5 * x_sim + 1, x_sim, seed=0)
+    found = recommend(CONTEXT, family=family, weak_context=HARMS)
+    assert found.method == "ma_sbi_affine"
+
+
+def test_no_departure_at_all_is_left_to_npe():
+    rows = get_task("slcp", setting="well_specified").draw(60, seed=0)
+    none = weak_context(rows.context, rows.x_obs, rows.x_sim, seed=0)
+    found = recommend(CONTEXT | {"simulations"}, weak_context=none)
+    assert found.method == "npe"
+    assert any("are the same" in reason for reason in found.reasons)
+
+
 def test_residuals_far_out_call_for_the_stochastic_variant():
     lengths = torch.ones(40, 1)
     lengths[0] = 10.0

@@ -43,6 +43,7 @@ def test_shares_are_those_of_the_closed_form():
     # s^2 has a relative standard error of sqrt(2 / (3 n)).
     assert found.within == pytest.approx(0.75 / 1.75, rel=4 * math.sqrt(2 / (3 * n)))
     assert found.num_regimes == 2
+    assert found.size == pytest.approx(math.sqrt(whole / 3), rel=0.05)
     assert found.verdict == "helps"
 
 

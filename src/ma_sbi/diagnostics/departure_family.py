@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ma_sbi.context import as_entries
+from ma_sbi.context import as_entries, distinct
 from ma_sbi.correctors.composed import ComposedCorrector
 from ma_sbi.correctors.departures import Affine, Shift
 from ma_sbi.correctors.inference import Point
@@ -38,8 +38,9 @@ __all__ = ["DepartureFamily", "departure_family"]
 
 # A gain below this share of the departure is not worth the slopes.
 WORTHWHILE = 0.02
-# Columns beyond which some rows must do.
+# Columns and contexts beyond which some rows must do.
 MANY_COLUMNS = 20
+MANY_CONTEXTS = 50
 MOST_ROWS = 500
 
 
@@ -90,8 +91,9 @@ def departure_family(
 ) -> DepartureFamily:
     """Compare a shift with a departure that grows linearly with x, by cross-validation.
 
-    Of observations with more than 20 columns 500 rows are compared: an affine departure
-    has a slope for every two columns and every regime, and takes its time.
+    Of observations with more than 20 columns, or more than 50 different contexts, 500 rows
+    are compared: an affine departure has a slope for every two columns and every regime,
+    and takes its time.
 
     Args:
         context: One entry per observation.
@@ -106,7 +108,8 @@ def departure_family(
     entries: Any = as_entries(context, num_rows=len(observed))
     encoder = encoder_for(entries) if encoder is None else encoder
     groups = None if groups is None else np.asarray(groups)
-    if observed.shape[1] > MANY_COLUMNS and len(observed) > MOST_ROWS:
+    many = observed.shape[1] > MANY_COLUMNS or len(distinct(entries)[0]) > MANY_CONTEXTS
+    if many and len(observed) > MOST_ROWS:
         order = torch.randperm(len(observed), generator=generator(derive(seed, "rows")))
         rows = order[:MOST_ROWS].numpy()
         observed, simulated, entries = observed[rows], simulated[rows], entries.iloc[rows]

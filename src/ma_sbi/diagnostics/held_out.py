@@ -39,7 +39,9 @@ class Estimate(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.0%} [{self.low:.0%}, {self.high:.0%}]"
+        # Adding zero turns a rounded -0 into 0.
+        value, low, high = (round(one, 2) + 0.0 for one in self)
+        return f"{value:.0%} [{low:.0%}, {high:.0%}]"
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,7 @@ def out_of_distribution(
 def _mixture_density(simulations: Tensor, scale: Tensor, seed: int | None) -> LogDensity:
     """Fit a Gaussian mixture to simulations, with as many components as BIC asks for."""
     rows = (simulations / scale).numpy()
+    shape = "full" if len(rows) >= 5 * rows.shape[1] else "diag"
     state = int(torch.randint(2**31, (), generator=generator(derive(seed, "mixture"))))
     fits = []
     with warnings.catch_warnings():
@@ -195,7 +196,7 @@ def _mixture_density(simulations: Tensor, scale: Tensor, seed: int | None) -> Lo
         for count in COMPONENTS:
             # A component needs rows for its covariance.
             if count == 1 or len(rows) >= 10 * count * rows.shape[1]:
-                mixture = GaussianMixture(count, reg_covar=1e-6, random_state=state)
+                mixture = GaussianMixture(count, covariance_type=shape, random_state=state)
                 fits.append(mixture.fit(rows))
     best = min(fits, key=lambda fit: fit.bic(rows))
     return lambda x: best.score_samples((x / scale).numpy())

@@ -15,6 +15,8 @@ from ma_sbi.methods import METHODS, NEEDS, Materials, Need
 
 __all__ = ["Recommendation", "recommend"]
 
+# Departures this small, in standard deviations, are rounding.
+ROUNDING = 1e-6
 # Beyond this share of variance within regimes a point leaves most of the departure.
 MOSTLY_WITHIN = 0.5
 # Below so many triples per regime, RoPE's and others' networks have too little to learn.
@@ -207,11 +209,9 @@ class _Found:
     def _paired(self) -> Recommendation | None:
         self.reasons.append("The paper's rule: a context of regimes points to MA-SBI.")
         weak = self.weak
-        if weak is not None and weak.verdict in ("nothing", "harms"):
-            return self._marginal(weak)
-        self._say_context(weak)
         alternatives = ["ma_sbi_affine", "ma_sbi", "nnpe_matched", "nnpe"]
         if self.family is not None and self.family.family == "affine":
+            self._say_context(weak)
             self.reasons.append(
                 f"The departure depends on x: slopes add {self.family.on_x_obs} to a "
                 "shift, held out. The paper's shift is the wrong family here, as on SIR, "
@@ -219,6 +219,9 @@ class _Found:
                 "62 %."
             )
             return self._answer("ma_sbi_affine", alternatives, "ComposedCorrector")
+        if weak is not None and weak.verdict in ("nothing", "harms"):
+            return self._marginal(weak)
+        self._say_context(weak)
         if self._varies_within():
             if self.contexts_repeat is False:
                 self.reasons.append(
@@ -313,7 +316,10 @@ class _Found:
 
     def _with_neither(self) -> Recommendation:
         usual = self.unusual is not None and self.unusual.before.p_value >= 0.05
-        if usual:
+        if self.weak is not None and self.weak.size < ROUNDING:
+            usual = True
+            self.reasons.append("Observations and simulations are the same.")
+        elif usual:
             self.reasons.append(
                 "The observations cannot be told from simulations; no correction is called "
                 "for that could be learned from these data."

@@ -42,6 +42,7 @@ class WeakContext:
         marginal: Gain of the mean departure over no correction.
         conditional: Gain of the corrector over the mean departure: what the context adds.
         total: Gain of the corrector over no correction.
+        size: Root mean square of the departure, in standard deviations of the simulations.
         num_triples: Number of rows.
         num_regimes: Distinct contexts where they repeat; else how many free shifts the
             corrector amounts to, estimated by how much better it does on training rows.
@@ -59,6 +60,7 @@ class WeakContext:
     marginal: Estimate
     conditional: Estimate
     total: Estimate
+    size: float
     num_triples: int
     num_regimes: int
     contexts_repeat: bool
@@ -96,9 +98,13 @@ class WeakContext:
         return None if self.information is None else self.information < self.min_information
 
     def __str__(self) -> str:
-        regimes = "regimes" if self.contexts_repeat else "free shifts, as estimated"
+        many = "" if self.num_regimes == 1 else "s"
+        regimes = (
+            f"regime{many}" if self.contexts_repeat else f"free shift{many}, estimated"
+        )
         lines = [
-            f"{self.num_triples} triples, {self.num_regimes} {regimes}.",
+            f"{self.num_triples} triples, {self.num_regimes} {regimes}; departures of "
+            f"{self.size:.2g} standard deviations of the simulations.",
             f"Of the departure, the mean takes away {self.marginal}, the context adds "
             f"{self.conditional}, together {self.total} (rows held out).",
             {
@@ -201,6 +207,7 @@ def weak_context(
         marginal=held.share(none, marginal),
         conditional=held.share(marginal, total),
         total=held.share(none, total),
+        size=(whole / held.delta.shape[1]) ** 0.5,
         num_triples=n,
         num_regimes=variances.num_regimes,
         contexts_repeat=variances.counted,
