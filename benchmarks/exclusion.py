@@ -196,7 +196,8 @@ def power(repeats, path, *, forest):
         task = get_task(name)
         for n in SIZES:
             found = {}
-            for seed in range(repeats):
+            times = repeats if n < 2000 else repeats // 2
+            for seed in range(times):
                 draws = task.draw(n, seed=10_000 + seed)
                 rng = np.random.default_rng(seed)
                 for leak, context in leaks(draws.theta.double().numpy(), rng).items():
@@ -222,11 +223,10 @@ def power(repeats, path, *, forest):
                     found.setdefault(leak, []).append(row)
             for leak, results in found.items():
                 mean = pd.DataFrame(results).astype(float).mean().to_dict()
-                rows.append(
-                    {"task": name, "n": n, "leak": leak, **mean, "repeats": repeats}
-                )
-                print(pd.DataFrame(rows[-1:]).round(3).to_string(index=False, header=False))
-    save(rows, path)
+                rows.append({"task": name, "n": n, "leak": leak, **mean, "repeats": times})
+                line = pd.DataFrame(rows[-1:]).round(3)
+                print(line.to_string(index=False, header=False), flush=True)
+            save(rows, path)
 
 
 def save(rows, path):

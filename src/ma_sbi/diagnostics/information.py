@@ -74,8 +74,9 @@ class Information:
             departure, where one is discrete; infinite otherwise.
         p_value: Share of permutations with at least the statistic of the data, with the
             rule of one added; NaN without permutations.
-        statistic: What the permutations are compared by, in nats: the estimate itself
-            for labels, the uncalibrated one otherwise.
+        statistic: What the permutations are compared by, in nats, from at most 1000 rows
+            (5000 in one dimension): the estimate for labels; otherwise the linear
+            information of all rows plus KSG, uncalibrated.
         null_quantile: 95 % quantile of the statistic over permutations.
         estimator: ``"plug-in"``, ``"ross"`` or ``"ksg"``; with missing entries among
             vectors, one for who is missing and one for the rest.
@@ -304,7 +305,7 @@ def _with_gaps(
         value,
         max(0.0, value - spread),
         value + spread,
-        gap.upper_bound + share * rest.upper_bound if share else gap.upper_bound,
+        gap.upper_bound + share * rest.upper_bound,
         # Two looks at the same question.
         min(1.0, 2 * min(gap.p_value, rest.p_value)),
         gap.statistic + share * rest.statistic,
