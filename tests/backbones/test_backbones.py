@@ -15,6 +15,7 @@ from torch.distributions import (
 
 from ma_sbi import fit_ddpm, fit_flow
 from ma_sbi.backbones import noise_schedule
+from ma_sbi.randomness import seeded
 from tests.posteriors import PRIOR, simulations
 
 DIM = 3
@@ -62,7 +63,9 @@ def test_the_gaussian_posterior_is_learned(name):
 
 
 def _few_steps(posterior):
-    return [posterior.deterministic(20)] if hasattr(posterior, "deterministic") else []
+    if not hasattr(posterior, "deterministic"):
+        return []
+    return [posterior.deterministic(20), posterior.ancestral(100)]
 
 
 @pytest.mark.parametrize("name", BACKBONES)
@@ -247,9 +250,36 @@ def test_unknown_choices_are_refused():
         fit_flow(PRIOR, theta, x, max_epochs=1)
     with pytest.raises(ValueError, match="schedule must be one of"):
         fit_ddpm(PRIOR, theta, x, schedule="cosine")
+    with pytest.raises(ValueError, match="decay must be one of"):
+        fit_ddpm(PRIOR, theta, x, decay="linear")
     posterior = fit_ddpm(PRIOR, theta, x, hidden=8, epochs=1, seed=0)
     with pytest.raises(ValueError, match="num_steps must be between 2 and 200"):
         posterior.deterministic(0)
+
+
+def test_a_falling_learning_rate_leaves_less_noise_in_the_weights():
+    # theta | x ~ N(x / 1.0025, 0.05^2): the mean over 20 x and 2 seeds.
+    prior = MultivariateNormal(torch.zeros(1), torch.eye(1))
+    x_test = torch.linspace(-1, 1, 20)[:, None]
+    error = {"none": 0.0, "cosine": 0.0}
+    options = {"schedule": "rescaled", "hidden": 64, "epochs": 20, "batch_size": 100}
+    for seed in range(2):
+        with seeded(seed):
+            theta = prior.sample((3000,))
+            x = theta + 0.05 * torch.randn(3000, 1)
+        for decay in error:
+            posterior = fit_ddpm(prior, theta, x, decay=decay, seed=seed, **options)
+            mean = posterior.deterministic(30).sample(1000, x_test, seed=0).mean(dim=0)
+            error[decay] += (mean - x_test / 1.0025).square().mean().item()
+    assert error["cosine"] < error["none"] / 4
+
+
+def test_a_sampler_says_what_it_is():
+    posterior = fit_ddpm(PRIOR, *simulations(50), hidden=8, epochs=1, seed=0)
+    assert repr(posterior) == "DiffusionPosterior(ancestral, 200 steps)"
+    assert repr(posterior.ancestral(10)) == "DiffusionPosterior(ancestral, 10 steps)"
+    few = posterior.ancestral(10).deterministic(20)
+    assert repr(few) == f"DiffusionPosterior(deterministic, {len(few.steps)} steps)"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

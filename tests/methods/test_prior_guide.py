@@ -11,7 +11,13 @@ from functools import lru_cache
 import pytest
 import torch
 from torch import nn
-from torch.distributions import Independent, MultivariateNormal, Normal
+from torch.distributions import (
+    Categorical,
+    Independent,
+    MixtureSameFamily,
+    MultivariateNormal,
+    Normal,
+)
 
 from ma_sbi import fit_ddpm
 from ma_sbi.backbones.ddpm import DiffusionPosterior, noise_schedule
@@ -21,6 +27,7 @@ from ma_sbi.methods.guidance import PriorGuided, RatioMixture
 from ma_sbi.methods.prior_guide import PriorGuide, fit_ratio
 from ma_sbi.metrics import c2st_batch
 from ma_sbi.networks import Standardise
+from ma_sbi.randomness import seeded
 from ma_sbi.tasks import get_task
 from ma_sbi.training_range import TrainingRange
 
@@ -184,6 +191,10 @@ def materials(calibration=None):
     return Materials(prior=prior_of(NARROW), posterior=few, calibration=calibration)
 
 
+# Of the guidance only; the sampler is that of the posterior given.
+EXACT = {"num_components": 5, "spread": "jacobian", "num_langevin": 0, "num_steps": None}
+
+
 def calibrated(num, *, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -198,7 +209,7 @@ def test_the_new_prior_may_be_given_or_estimated(given):
         "function": lambda theta: NEW_PRIOR.log_prob(theta) + 7.0,
         "draws": None,
     }
-    method = PriorGuide(priors[given], num_components=5, spread="jacobian", num_langevin=0)
+    method = PriorGuide(priors[given], **EXACT)
     assert ("theta*" in method.needs) == (given == "draws")
     method.fit(materials(calibrated(1000) if given == "draws" else None), seed=0)
     draws = method.sample(NUM_DRAWS, X, seed=0)
@@ -214,9 +225,7 @@ def test_each_context_may_have_a_prior_of_its_own():
     center = torch.stack([low, high]).repeat(300, 1)
     theta = center + 0.5 * torch.randn(600, DIM)
     data = Calibration(theta, ["low", "high"] * 300, theta=theta)
-    method = PriorGuide(
-        by_context=True, num_components=5, spread="jacobian", num_langevin=0
-    )
+    method = PriorGuide(by_context=True, **EXACT)
     assert method.needs == {"diffusion", "theta*", "context"}
     method.fit(materials(data), seed=0)
     x = X[:1].expand(3, -1)
@@ -236,6 +245,7 @@ def test_each_context_may_have_a_prior_of_its_own():
     [
         ({"spread": "wide"}, "spread must be one of"),
         ({"num_langevin": -1}, "num_langevin"),
+        ({"num_steps": 1}, "num_steps"),
         ({"ratio_steps": 0}, "ratio_steps"),
     ],
 )
@@ -264,41 +274,33 @@ def test_a_guided_posterior_is_not_saved(tmp_path):
 
 
 TASK = get_task("two_moons")
-PRIORS = {
-    "mild": Independent(Normal(torch.zeros(DIM), torch.full((DIM,), 0.5)), 1),
-    "strong": Independent(Normal(torch.tensor([0.3, -0.2]), torch.full((DIM,), 0.15)), 1),
-}
+NUM_PRIORS, NUM_OBSERVATIONS = 10, 3
+
+
+def draw_prior(kind, seed):
+    """Draw a new prior as the authors do: narrower than the old one, centred anywhere."""
+    rng = torch.Generator().manual_seed(seed)
+    deviation = {"mild": 0.5, "strong": 0.2, "mixture": 0.2}[kind] * 2 / math.sqrt(12)
+    center = (1 - 3 * deviation) * (2 * torch.rand(2, DIM, generator=rng) - 1)
+    parts = Independent(Normal(center, deviation), 1)
+    first = 0.2 + 0.6 * torch.rand((), generator=rng) if kind == "mixture" else 1.0
+    weight = torch.tensor([first, 1 - first])
+    return MixtureSameFamily(Categorical(weight), parts)
 
 
 @lru_cache
 def moons_posterior():
-    """Train on 50 000 simulations, at the end with a falling learning rate.
+    """Train until the crescents are thin.
 
-    At a constant rate the moons stay three times too wide, and the derivatives that
-    guide are worse than the draws.
+    The noise of the last of 200 rescaled steps is wider than a crescent, hence 1000. With
+    50 000 simulations, or without a falling learning rate, the base itself is no longer
+    good where a narrow prior looks.
     """
-    rows = TASK.draw(50_000, seed=0)
-    options = {"schedule": "rescaled", "epochs": 40, "seed": 0}
-    base = fit_ddpm(TASK.prior, rows.theta, rows.x_sim, **options)
-    network, batch = base.network.requires_grad_(), 512
-    clean = network.theta_scale(base.to_real(rows.theta))
-    condition = network.x_scale(rows.x_sim)
-    optimiser = torch.optim.Adam(network.parameters(), lr=1e-3, fused=True)
-    num_batches = 60 * math.ceil(len(clean) / batch)
-    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, num_batches)
-    torch.manual_seed(0)
-    for _ in range(num_batches):
-        picked = torch.randint(len(clean), (batch,))
-        step, noise = torch.randint(200, (batch,)), torch.randn(batch, DIM)
-        left = base.signal[step, None]
-        noisy = left.sqrt() * clean[picked] + (1 - left).sqrt() * noise
-        loss = (noise - network(noisy, step, condition[picked])).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        decay.step()
-    network.requires_grad_(requires_grad=False)
-    return base
+    rows = TASK.draw(200_000, seed=0)
+    options = {"schedule": "rescaled", "num_steps": 1000, "decay": "cosine", "seed": 0}
+    return fit_ddpm(
+        TASK.prior, rows.theta, rows.x_sim, epochs=60, batch_size=512, **options
+    )
 
 
 def resampled(draws, new_prior, num_draws):
@@ -308,45 +310,32 @@ def resampled(draws, new_prior, num_draws):
     return draws.gather(0, pick[..., None].expand(-1, -1, DIM))
 
 
-def upper_moon(draws):
-    return (draws.sum(dim=-1) > 0).float().mean(dim=0)
+def moons_c2st(name, new_prior, seed, num_draws=500):
+    """Judge the guided posterior, and the base by the old prior, at new observations."""
+    with seeded(seed):
+        theta = new_prior.sample((40,))
+    inside = theta[TASK.prior.support.check(theta)][:NUM_OBSERVATIONS]
+    x = TASK.simulate(inside, seed=100 + seed)
+    truth = TASK.reference(x, 40 * num_draws, seed=5)
+    base = moons_posterior()
+    method = get_method(name, target_prior=new_prior)
+    method.fit(Materials(prior=TASK.prior, posterior=base), seed=0)
+    guided = method.sample(num_draws, x, seed=6)
+    with seeded(seed):
+        exact = resampled(truth, new_prior, num_draws)
+    return (
+        c2st_batch(guided, exact, recipe="fast"),
+        c2st_batch(base.sample(num_draws, x, seed=3), truth[:num_draws], recipe="fast"),
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["prior_guide", "prior_guide_jacobian"])
-@pytest.mark.parametrize("prior", PRIORS)
-def test_two_moons_under_a_new_prior(name, prior):
-    """Guidance costs 0.03 of C2ST at most, against the same base reweighted exactly.
-
-    The guided target is r times the base's own posterior, not r times the truth. A
-    strong prior weighs the base's errors more: with exact weights its C2ST rises from
-    0.54 to 0.60, which no guidance can undo. Where the prior is mild, the base's own
-    C2ST is the bar.
-    """
-    num_draws, new_prior, base = 500, PRIORS[prior], moons_posterior()
-    torch.manual_seed(1)
-    theta = new_prior.sample((60,))
-    x = TASK.simulate(theta[TASK.prior.support.check(theta)][:10], seed=2)
-    truth = TASK.reference(x, 40 * num_draws, seed=5)
-    exact = resampled(truth, new_prior, num_draws)
-    plain = base.sample(8 * num_draws, x, seed=3)
-    method = get_method(name, target_prior=new_prior)
-    method.fit(Materials(prior=TASK.prior, posterior=base), seed=0)
-    guided = method.sample(num_draws, x, seed=6)
-
-    def judge(draws, reference):
-        return c2st_batch(draws, reference, recipe="fast")
-
-    found = judge(guided, exact)
-    if prior == "mild":
-        bar = judge(plain[:num_draws], truth[:num_draws])
-    else:
-        bar = judge(resampled(plain, new_prior, num_draws), exact)
-    error = (found - bar).std() / math.sqrt(len(x))
-    assert found.mean() < bar.mean() + 0.03 + 2 * error
-    if prior == "strong":
-        before, after = (
-            (upper_moon(draws) - upper_moon(exact)).abs().mean()
-            for draws in (plain, guided)
-        )
-        assert after < before / 2  # the mass moves to the right moon
+@pytest.mark.parametrize("kind", ["mild", "strong", "mixture"])
+def test_two_moons_under_a_new_prior(name, kind):
+    """Guidance costs 0.03 of C2ST at most (authors: 0.52, 0.52, 0.55)."""
+    pairs = [moons_c2st(name, draw_prior(kind, seed), seed) for seed in range(NUM_PRIORS)]
+    guided, base = (torch.cat(values) for values in zip(*pairs, strict=True))
+    difference = guided - base
+    error = difference.std() / math.sqrt(len(difference))
+    assert difference.mean() < 0.03 + 2 * error, (guided.mean(), base.mean(), error)

@@ -30,7 +30,7 @@ class GuidedDiffusion(DiffusionPosterior):
             to_real=base.to_real,
             training_range=base.training_range,
         )
-        self.few_steps = base.few_steps
+        self.sampler, self.steps = base.sampler, base.steps
 
     def save(self, path: str | Path) -> None:
         """Refuse: the file could not hold the guidance."""
@@ -202,12 +202,14 @@ class PriorGuided(GuidedDiffusion):
         pull = self.ratio.pull(center.detach(), covariance)
         return (covariance @ pull[..., None])[..., 0]
 
-    def _settle(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
+    def _settle(
+        self, theta: Tensor, step: int, following: int, condition: Tensor
+    ) -> Tensor:
         """Let the guided process forget what the step before got wrong."""
-        left = self.signal[step]
-        length = self.langevin_step * (1 - self.signal[step + 1] / left) / 4
+        left = self.signal[following]
+        length = self.langevin_step * (1 - self.signal[step] / left) / 4
         for _ in range(self.num_langevin):
-            clean = self._clean(theta, step, condition)
+            clean = self._clean(theta, following, condition)
             score = (left.sqrt() * clean - theta) / (1 - left)
             theta = theta + length * score + (2 * length).sqrt() * torch.randn_like(theta)
         return theta

@@ -56,11 +56,11 @@ class PriorGuide(Method):
         spread: What stands for the uncertainty of the denoised theta, ``"unit"`` (the
             paper's) or ``"jacobian"``; see
             :class:`~ma_sbi.methods.guidance.PriorGuided`.
+        num_steps: Reverse steps of the ancestral sampler; those of the posterior that is
+            given, with its own sampler, if None.
         num_langevin: Langevin steps after each reverse step, which mend what the spread
-            gets wrong; only the ancestral sampler takes them. With ``"jacobian"`` none
-            are needed.
-        langevin_step: Their relative length, the paper's :math:`\eta`. The paper takes 8
-            steps of 0.5 after each of 25 reverse steps; 2 of 2.0 are as long a way.
+            gets wrong; only the ancestral sampler takes them.
+        langevin_step: Their relative length, the paper's :math:`\eta`.
     """
 
     reference = "Yang et al. 2026 (PriorGuide), ICLR"
@@ -73,14 +73,16 @@ class PriorGuide(Method):
         num_components: int = 20,
         ratio_steps: int = 300,
         spread: Spread = "unit",
-        num_langevin: int = 2,
-        langevin_step: float = 2.0,
+        num_steps: int | None = 25,
+        num_langevin: int = 8,
+        langevin_step: float = 0.5,
     ) -> None:
         self.target_prior = target_prior
         self.by_context = by_context
         self.num_components = num_components
         self.ratio_steps = ratio_steps
         self.spread = spread
+        self.num_steps = num_steps
         self.num_langevin = num_langevin
         self.langevin_step = langevin_step
 
@@ -95,6 +97,8 @@ class PriorGuide(Method):
     def _fit(self, materials: Materials, seed: int | None) -> None:
         self._check_options()
         base = materials.take("diffusion")
+        if self.num_steps is not None:
+            base = base.ancestral(min(self.num_steps, len(base.signal)))
         self.regimes_, self.by_regime_ = None, {}
         if self.target_prior is not None:
             new_prior = _given_prior(self.target_prior, base, derive(seed, "new prior"))
@@ -150,6 +154,8 @@ class PriorGuide(Method):
             raise ValueError("by_context estimates new priors: leave target_prior out")
         as_count(self.num_components, "num_components")
         as_count(self.ratio_steps, "ratio_steps")
+        if self.num_steps is not None and as_count(self.num_steps, "num_steps") < 2:
+            raise ValueError(f"num_steps must be at least 2, got {self.num_steps}")
         if self.num_langevin < 0 or self.langevin_step <= 0:
             raise ValueError(
                 "num_langevin must not be negative and langevin_step must be positive, got "
