@@ -1,6 +1,7 @@
 # Public names, loaded when first used; see __init__.py.
 from .adapters import from_callable, from_sbi, from_zuko
 from .backbones import fit_ddpm, fit_flow, load_ddpm, load_flow
+from .checking import Check, check
 from .correctors import (
     BootstrapCorrector,
     ComposedCorrector,
@@ -16,6 +17,7 @@ from .predictive import predictive_mean
 __all__ = [
     "BootstrapCorrector",
     "CategoryEncoder",
+    "Check",
     "ComposedCorrector",
     "CorrectedPosterior",
     "HashEncoder",
@@ -23,6 +25,7 @@ __all__ = [
     "NumberEncoder",
     "SentenceEncoder",
     "ShiftCorrector",
+    "check",
     "cross_fit",
     "decompose",
     "fit_ddpm",

@@ -1,0 +1,7 @@
+"""One call and one command that say whether to trust a correction."""
+
+from ma_sbi.checking.check import check
+from ma_sbi.checking.result import Check
+from ma_sbi.checking.verdict import Decision, Facts, Verdict, decide
+
+__all__ = ["Check", "Decision", "Facts", "Verdict", "check", "decide"]
