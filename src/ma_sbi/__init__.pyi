@@ -1,6 +1,6 @@
 # Public names, loaded when first used; see __init__.py.
 from .adapters import from_callable, from_sbi, from_zuko
-from .backbones import fit_ddpm, fit_flow, load_ddpm, load_flow
+from .backbones import fit_ddpm, fit_flow, load_ddpm, load_flow, load_posterior
 from .checking import Check, check
 from .correctors import (
     BootstrapCorrector,
@@ -35,6 +35,7 @@ __all__ = [
     "from_zuko",
     "load_ddpm",
     "load_flow",
+    "load_posterior",
     "predictive_mean",
 ]
 

@@ -7,6 +7,8 @@ versions that wrote it. Nothing is pickled.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from torch import Tensor
 
 import ma_sbi
 
-__all__ = ["read", "write"]
+__all__ = ["kind_of", "read", "write"]
 
 
 def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) -> None:
@@ -51,12 +53,9 @@ def read(
     Raises:
         ValueError: If the file is not one of ours, or holds something else.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("ma_sbi", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a file that ma-sbi saved: {error}") from error
+    with _opened(path) as file:
+        header = _header(file)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if header.get("kind") != kind:
         raise ValueError(f"{path} holds {header.get('kind')!r}, expected {kind!r}")
     groups: dict[str, dict[str, Tensor]] = {}
@@ -64,3 +63,26 @@ def read(
         group, _, member = name.partition("/")
         groups.setdefault(group, {})[member] = tensor
     return header["settings"], groups
+
+
+def kind_of(path: str | Path) -> str | None:
+    """Tell what a file holds; None if it is not one of ours.
+
+    Raises:
+        ValueError: If it holds no tensors at all.
+    """
+    with _opened(path) as file:
+        return _header(file).get("kind")
+
+
+def _header(file: Any) -> dict[str, Any]:
+    return json.loads((file.metadata() or {}).get("ma_sbi", "{}"))
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a file that ma-sbi saved: {error}") from error

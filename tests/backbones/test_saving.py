@@ -5,9 +5,19 @@ import json
 import pytest
 import torch
 from safetensors import safe_open
+from sbi.utils import BoxUniform
 from torch import nn
+from torch.distributions import (
+    Gamma,
+    Independent,
+    LogNormal,
+    MultivariateNormal,
+    Normal,
+    Uniform,
+)
 
-from ma_sbi import fit_flow, load_ddpm, load_flow
+from ma_sbi import fit_flow, load_ddpm, load_flow, load_posterior
+from ma_sbi.backbones.priors import pack_prior, unpack_prior
 from tests.posteriors import (
     PRIOR,
     ddpm_posterior,
@@ -79,3 +89,55 @@ def test_a_failed_save_leaves_the_older_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         posterior.save(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_the_prior_comes_from_the_file(name, tmp_path):
+    posterior, path = BACKBONES[name][0](), tmp_path / "posterior"
+    posterior.save(path)
+    loaded = load_posterior(path)
+    assert type(loaded) is type(posterior)
+    x = torch.tensor([[0.2, -0.3, 0.5]])
+    assert torch.equal(loaded.sample(5, x, seed=0), posterior.sample(5, x, seed=0))
+
+
+LOC, SCALE = torch.tensor([0.5, 1.0]), torch.tensor([0.3, 2.0])
+PRIORS = {
+    "box": BoxUniform(-LOC, SCALE),
+    "uniform": Independent(Uniform(-LOC, SCALE), 1),
+    "normal": Independent(Normal(LOC, SCALE), 1),
+    "lognormal": Independent(LogNormal(LOC, SCALE), 1),
+    "correlated": MultivariateNormal(LOC, torch.tensor([[2.0, 0.3], [0.3, 1.0]])),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_a_prior_survives_as_numbers(name):
+    prior = PRIORS[name]
+    again = unpack_prior(*pack_prior(prior))
+    points = torch.tensor([[0.1, 0.2], [0.25, 1.5]])
+    torch.testing.assert_close(again.log_prob(points), prior.log_prob(points))
+
+
+def test_another_prior_has_to_be_passed(tmp_path):
+    prior = Independent(Gamma(torch.ones(2), torch.ones(2)), 1)
+    assert pack_prior(prior) == (None, {})
+    theta = prior.sample((50,))
+    posterior = fit_flow(
+        prior, theta, theta, num_transforms=1, hidden=(8,), max_epochs=2, seed=0
+    )
+    posterior.save(tmp_path / "flow")
+    with pytest.raises(ValueError, match="pass prior= to load_posterior"):
+        load_posterior(tmp_path / "flow")
+    x = theta[:1]
+    loaded = load_posterior(tmp_path / "flow", prior)
+    assert torch.equal(loaded.sample(3, x, seed=0), posterior.sample(3, x, seed=0))
+
+
+def test_a_missing_embedding_net_is_named(tmp_path):
+    theta, x = simulations(100)
+    options = {"num_transforms": 1, "hidden": (8,), "max_epochs": 2, "seed": 0}
+    posterior = fit_flow(PRIOR, theta, x, embedding_net=nn.Linear(3, 2), **options)
+    posterior.save(tmp_path / "flow")
+    with pytest.raises(ValueError, match="embedding_net="):
+        load_posterior(tmp_path / "flow")

@@ -19,6 +19,7 @@ from torch.distributions import Distribution, Transform
 from tqdm.auto import tqdm
 
 from ma_sbi.amortized import Amortized
+from ma_sbi.backbones.priors import pack_prior, unpack_prior
 from ma_sbi.backbones.unconstrained import (
     check_simulations,
     default_device,
@@ -139,19 +140,25 @@ def fit_ddpm(
 
 
 def load_ddpm(
-    path: str | Path, prior: Distribution, *, device: torch.device | str | None = None
+    path: str | Path,
+    prior: Distribution | None = None,
+    *,
+    device: torch.device | str | None = None,
 ) -> DiffusionPosterior:
     """Read back what ``DiffusionPosterior.save`` wrote.
 
     Args:
         path: The file.
-        prior: The prior it was trained with, which is not in the file.
+        prior: The prior it was trained with; that in the file if None, which holds it if
+            it is uniform, normal or lognormal.
         device: Where to sample; torch's default device if None.
 
     Raises:
         ValueError: If the file holds something else.
     """
     settings, groups = read(path, "ddpm")
+    if prior is None:
+        prior = unpack_prior(settings.get("prior"), groups.get("prior", {}))
     prior, to_real = on_real_line(prior, device)
     state = groups["network"]
     scales = [
@@ -201,10 +208,13 @@ class DiffusionPosterior(Amortized):
     def save(self, path: str | Path) -> None:
         """Write the trained model to a file; :func:`load_ddpm` reads it back."""
         linear = [m for m in self.network.layers if isinstance(m, nn.Linear)]
+        family, numbers = pack_prior(self.prior)
+        shape = {"layers": len(linear), "hidden": linear[0].out_features}
         write(
             path,
             "ddpm",
-            {"layers": len(linear), "hidden": linear[0].out_features},
+            shape | {"prior": family},
+            prior=numbers,
             network=self.network.state_dict(),
             schedule={"signal": self.signal},
             training_range=vars(self.training_range),

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
 from ma_sbi.amortized import Amortized
+from ma_sbi.backbones.priors import pack_prior, unpack_prior
 from ma_sbi.backbones.unconstrained import (
     check_simulations,
     default_device,
@@ -126,7 +127,7 @@ def fit_flow(
 
 def load_flow(
     path: str | Path,
-    prior: Distribution,
+    prior: Distribution | None = None,
     *,
     embedding_net: nn.Module | None = None,
     device: torch.device | str | None = None,
@@ -135,7 +136,8 @@ def load_flow(
 
     Args:
         path: The file.
-        prior: The prior it was trained with, which is not in the file.
+        prior: The prior it was trained with; that in the file if None, which holds it if
+            it is uniform, normal or lognormal.
         embedding_net: A network of the same shape, if it was trained with one.
         device: Where to sample; torch's default device if None.
 
@@ -143,12 +145,20 @@ def load_flow(
         ValueError: If the file holds something else.
     """
     settings, groups = read(path, "flow")
+    if prior is None:
+        prior = unpack_prior(settings.get("prior"), groups.get("prior", {}))
     prior, to_real = on_real_line(prior, device)
     builder = _builder(settings, embedding_net)
     # The builder takes shapes from a batch and draws first weights; all is overwritten.
     with seeded(0):
         estimator = builder(*(torch.randn(2, settings[n]) for n in ("dim_theta", "dim_x")))
-    estimator.load_state_dict(groups["estimator"])
+    try:
+        estimator.load_state_dict(groups["estimator"])
+    except RuntimeError as error:
+        raise ValueError(
+            f"{path} does not fit this flow: it was trained with another embedding net, or "
+            "with one; pass it to load_flow as embedding_net="
+        ) from error
     return FlowPosterior(
         estimator.to(default_device(device)).eval().requires_grad_(requires_grad=False),
         prior=prior,
@@ -194,10 +204,12 @@ class FlowPosterior(Amortized):
     def save(self, path: str | Path) -> None:
         """Write the trained flow to a file; :func:`load_flow` reads it back."""
         dims = {"dim_theta": self.estimator.input_shape[0], "dim_x": self.dim_x}
+        family, numbers = pack_prior(self.prior)
         write(
             path,
             "flow",
-            self.settings | dims,
+            self.settings | dims | {"prior": family},
+            prior=numbers,
             estimator=self.estimator.state_dict(),
             training_range=vars(self.training_range),
         )
