@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE
@@ -15,6 +16,9 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from rich.table import Table
 
 from ma_sbi import __version__
+
+if TYPE_CHECKING:
+    from ma_sbi.checking import Check
 
 app = typer.Typer(
     help="Correct a trained posterior from what you know about your simulator's errors.",
@@ -120,6 +124,104 @@ def demo(
     plot_posteriors(first, texts, limits=(-1.05, 1.05)).savefig(picture, dpi=150)
     elapsed = time.perf_counter() - started
     console.print(f"The picture is {picture} ({elapsed:.0f} s in all).")
+
+
+@app.command()
+def check(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="npz, csv or parquet with x_obs and context, and, where there are, x_sim, "
+            "theta and groups.",
+        ),
+    ],
+    *,
+    posterior: Annotated[
+        Path | None,
+        typer.Option(help="A posterior that FlowPosterior.save or another save wrote."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with plots to this file.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, for other programs.")
+    ] = False,
+    context: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that holds the context; may be given several times."),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column of groups whose rows are not independent."),
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exit with 1 if the verdict is another; may be given several times."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+) -> None:
+    """Say whether a correction by this context can be trusted, and why."""
+    from ma_sbi.checking.wording import printable
+
+    try:
+        result = _check(file, posterior, context or [], groups, require or [], seed)
+        if html is not None:
+            result.to_html(html)
+    except (ValueError, OSError) as error:
+        said = printable(" ".join(str(error).split()))
+        typer.echo(f"ma-sbi check: {said}", err=True)
+        raise typer.Exit(2) from None
+    if json:
+        typer.echo(dumps(result.to_dict(), indent=2, allow_nan=False))
+    else:
+        console = Console()
+        console.print(result)
+        if html is not None:
+            console.print(f"The page is {html}.", markup=False)
+    if require and result.verdict not in require:
+        raise typer.Exit(1)
+
+
+def _check(
+    file: Path,
+    model: Path | None,
+    context: list[str],
+    groups: str | None,
+    require: list[str],
+    seed: int,
+) -> Check:
+    from ma_sbi.checking.files import read_observations
+    from ma_sbi.checking.verdict import VERDICTS
+
+    for one in require:
+        if one not in VERDICTS:
+            raise ValueError(
+                f"there is no verdict {one!r}; known are {', '.join(VERDICTS)}"
+            )
+    held = read_observations(file, context=context, groups=groups)
+
+    # Imported late: a bad file is refused before torch and sbi are there.
+    import torch
+
+    from ma_sbi import check, load_posterior
+
+    torch.set_num_threads(1)
+    result = check(
+        held.x_obs,
+        held.context,
+        x_sim=held.x_sim,
+        theta=held.theta,
+        groups=held.groups,
+        posterior=None if model is None else load_posterior(model),
+        seed=seed,
+        show_progress=True,
+    )
+    if not held.unused:
+        return result
+    names = ", ".join(held.unused[:8]) + (", ..." if len(held.unused) > 8 else "")
+    return replace(result, notes=(*result.notes, f"Not used in the file: {names}."))
 
 
 @app.command()

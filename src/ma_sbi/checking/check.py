@@ -250,7 +250,8 @@ def _facts(diagnosis: Diagnosis) -> Facts:
         affine=affine is not None,
         informative=informative,
         num_triples=len(diagnosis.subject.x_obs),
-        num_needed=None if weak is None else weak.num_needed,
+        # An affine corrector has slopes to learn, of which this number knows nothing.
+        num_needed=None if weak is None or affine is not None else weak.num_needed,
         usual_after=None if after is None else after.p_value >= UNUSUAL,
         covered=None if coverage is None else coverage.fine,
         explained=None if predicted is None else predicted.p_value >= UNUSUAL,

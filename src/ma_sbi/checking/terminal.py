@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ma_sbi.checking.result import Check
-from ma_sbi.checking.wording import QUESTIONS, answer
+from ma_sbi.checking.wording import QUESTIONS, answer, printable
 
 __all__ = ["render"]
 
@@ -26,7 +26,7 @@ def render(check: Check) -> RenderableType:
     colour = COLOURS[check.verdict]
     reasons = "\n".join(f"- {reason}" for reason in check.reasons)
     verdict = Panel(
-        Text(reasons),
+        Text(printable(reasons)),
         title=Text(f" {check.verdict.upper()} ", style=f"bold {colour}"),
         border_style=colour,
         title_align="left",
@@ -40,7 +40,7 @@ def render(check: Check) -> RenderableType:
     skipped.add_column("Why", ratio=5)
     for name, figure in check.figures.items():
         where = skipped if isinstance(figure, str) else table
-        where.add_row(Text(QUESTIONS[name]), Text(answer(name, figure)))
+        where.add_row(Text(QUESTIONS[name]), Text(printable(answer(name, figure))))
     parts: list[RenderableType] = [
         verdict,
         Text(
@@ -51,6 +51,6 @@ def render(check: Check) -> RenderableType:
     ]
     if skipped.row_count:
         parts.append(skipped)
-    parts.append(Text(str(check.recommendation)))
-    parts += [Text(f"note: {note}", style="dim") for note in check.notes]
+    parts.append(Text(printable(str(check.recommendation))))
+    parts += [Text(printable(f"note: {note}"), style="dim") for note in check.notes]
     return Group(*parts)

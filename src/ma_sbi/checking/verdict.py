@@ -7,13 +7,14 @@ The rule reads :class:`Facts` and nothing else. It is printed as a table in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ma_sbi.diagnostics.held_out import Estimate
 
-__all__ = ["Decision", "Facts", "Leak", "Verdict", "decide"]
+__all__ = ["Decision", "Facts", "Leak", "VERDICTS", "Verdict", "decide"]
 
 Verdict = Literal["use", "use the marginal part only", "use with care", "do not use"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Leak = Literal["found", "suspected", "none", "weak test", "untested"]
 """What is known of theta in the context. ``"weak test"``: nothing was found, but there were

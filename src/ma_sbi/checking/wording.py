@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["QUESTIONS", "answer"]
+__all__ = ["QUESTIONS", "answer", "printable"]
 
 QUESTIONS = {
     "exclusion": "Does the context leak theta?",
@@ -33,3 +33,8 @@ def answer(name: str, figure: Any) -> str:
         return f"{moves}: {figure}"
     text = str(figure)
     return text[:1].upper() + text[1:]
+
+
+def printable(text: str) -> str:
+    """Replace control characters, which a terminal would obey."""
+    return "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in text)
