@@ -281,7 +281,10 @@ def _leak(diagnosis: Diagnosis) -> tuple[Leak, str]:
         return "weak test", (
             f"No leak of theta was found, but {power}: not found is not absent."
         )
-    return "none", "No leak of theta was found."
+    return "none", (
+        f"The context does not tell theta, as far as {exclusion.num_rows} rows can show "
+        f"(p = {exclusion.p_value:.2g})."
+    )
 
 
 def _lower(sentence: str) -> str:

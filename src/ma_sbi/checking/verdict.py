@@ -111,8 +111,19 @@ def decide(facts: Facts) -> Decision:
         f"which the context adds {facts.conditional}."
     )
     doubts = _doubts(facts)
-    verdict: Verdict = "use with care" if doubts else "use"
-    return Decision(verdict, (gain, *doubts))
+    if doubts:
+        return Decision("use with care", (gain, *doubts))
+    return Decision("use", (gain, *_merits(facts)))
+
+
+def _merits(facts: Facts) -> list[str]:
+    """List what speaks for a plain yes."""
+    merits = [facts.leak_detail]
+    if facts.usual_after:
+        merits.append("After the correction the observations look like simulations.")
+    if facts.covered:
+        merits.append("The corrected posterior's regions hold the truth as they say.")
+    return merits
 
 
 def _refuse_leak(facts: Facts) -> tuple[str, ...]:
@@ -133,6 +144,8 @@ def _marginal_only(facts: Facts) -> tuple[str, ...]:
         f"The mean departure takes away {facts.marginal} of the departure on rows held "
         f"out; the context adds {facts.conditional}, which is not above zero."
     ]
+    if facts.leak == "suspected":
+        reasons.append(facts.leak_detail)
     if (
         _lacks_triples(facts)
         and facts.conditional is not None
