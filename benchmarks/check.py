@@ -1,0 +1,132 @@
+"""What `ma_sbi.check` says where the right answer is known beforehand.
+
+    python benchmarks/check.py --csv results/check.csv
+
+Worlds: five tasks whose context tells the regime, tells nothing, is right half of the
+time, or has nothing to tell; contexts that leak theta, with and without a departure; and
+the COVID and instruction data (with MA_SBI_DATA), where policies and instructions change
+theta itself. The answer expected of each was written down before the first run:
+
+- informative, a shift: "use"; informative, but the departure depends on x (the delays of
+  sir_delay): "use with care", since a shift is the wrong family;
+- uninformative: "use the marginal part only" where the mean departure is a tenth of the
+  whole or more, "do not use" where it is less than a hundredth, else either;
+- right half of the time: "use with care", as it helps and leaves much of the departure;
+- no departure: "do not use"; a leak: "do not use";
+- real data with predictions for x_sim, which depend on the context as theta does: "do not
+  use"; without x_sim nothing can be tested: "use with care".
+"""
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from exclusion import covid, leaks, response_times
+
+from ma_sbi import check
+from ma_sbi.tasks import get_task
+
+TASKS = ("gaussian_linear", "slcp", "two_moons", "sir_delay", "ddm")
+LEAKS = ("sign of theta_1", "|theta_3| large", "quartile of theta_1", "spread of theta")
+NUM_ROWS = 1000
+
+
+def worlds(seed):
+    """Yield name, kind, the verdicts that are right, and what `check` is given."""
+    for name in TASKS:
+        yield from task_worlds(name, seed)
+        yield from leak_worlds(name, seed)
+    try:
+        for source in (covid, response_times):
+            for name, stand_in, context, x_sim, x_obs, _ in source(Path("build"), seed):
+                if stand_in == "predicted" and len(x_obs) >= 20:
+                    given = {"x_obs": x_obs, "context": context}
+                    yield name, "predicted", {"do not use"}, given | {"x_sim": x_sim}
+                    yield name, "no x_sim", {"use with care"}, given
+    except (OSError, ValueError) as error:
+        print(f"real data not run: {error}")
+
+
+def task_worlds(name, seed):
+    shift_fits = name != "sir_delay"
+    for setting in ("informative", "uninformative", "well_specified"):
+        draws = get_task(name, setting=setting).draw(NUM_ROWS, seed=seed)
+        given = draws._asdict()
+        given.pop("regime")
+        right = {
+            "informative": {"use"} if shift_fits else {"use with care"},
+            "uninformative": marginal_verdicts(draws),
+            "well_specified": {"do not use"},
+        }[setting]
+        yield name, setting, right, given
+        if setting == "informative":
+            rng = np.random.default_rng(seed)
+            told = rng.random(NUM_ROWS) < 0.5
+            other = rng.permutation(draws.context)
+            noisy = np.where(told, draws.context, other).tolist()
+            kind, right = "right half of the time", {"use with care"}
+            yield name, kind, right, given | {"context": noisy}
+
+
+def marginal_verdicts(draws):
+    """Say what is right if the context tells nothing, from the true departures."""
+    delta = (draws.x_obs - draws.x_sim) / draws.x_sim.std(dim=0).clamp(min=1e-9)
+    share = delta.mean(dim=0).square().sum() / delta.square().sum(dim=1).mean()
+    verdicts = set()
+    if share > 0.01:
+        verdicts.add("use the marginal part only")
+    if share < 0.1:
+        verdicts.add("do not use")
+    return verdicts
+
+
+def leak_worlds(name, seed):
+    """Make contexts that tell theta; a departure that they also tell changes nothing."""
+    draws = get_task(name, setting="well_specified").draw(NUM_ROWS, seed=seed)
+    rng = np.random.default_rng(seed)
+    planted = leaks(draws.theta.numpy(), rng)
+    spread = draws.x_sim.std(dim=0)
+    for kind in LEAKS:
+        codes = torch.as_tensor(pd.factorize(np.asarray(planted[kind]))[0])
+        x_obs = draws.x_sim + codes[:, None] * spread / 2
+        # Theta is not given: the leak must be found in the simulations.
+        given = {"context": planted[kind], "x_sim": draws.x_sim, "x_obs": x_obs}
+        yield name, f"leak: {kind}", {"do not use"}, given
+
+
+def main(given):
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    rows = []
+    for name, kind, right, data in worlds(given.seed):
+        start = time.perf_counter()
+        found = check(**data, seed=given.seed)
+        rows.append(
+            {
+                "data": name,
+                "context": kind,
+                "n": len(data["x_obs"]),
+                "right": " or ".join(sorted(right)),
+                "verdict": found.verdict,
+                "as expected": found.verdict in right,
+                "reason": found.reasons[0],
+                "seconds": round(time.perf_counter() - start, 1),
+            }
+        )
+        shown = [str(value) for value in list(rows[-1].values())]
+        print(" | ".join(shown), flush=True)
+    frame = pd.DataFrame(rows)
+    print(f"{frame['as expected'].sum()} of {len(frame)} as expected")
+    if given.csv:
+        frame.to_csv(given.csv, index=False)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--csv")
+    main(parser.parse_args())
