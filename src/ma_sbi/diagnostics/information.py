@@ -54,6 +54,9 @@ FARTHEST_FROM_GAUSSIAN = 0.03
 MOST_ROWS_HALVES = 4_000
 # Rows for the null in one dimension, where counting is fast.
 MOST_ROWS_LINE = 5_000
+FEWEST_NEIGHBOURS = 5
+# Between two numbers, where more neighbours lower the error and add no bias.
+ROWS_PER_NEIGHBOUR = 250
 # Splits into halves; their spread gives the standard error.
 NUM_SPLITS = 8
 # A side with so many rows per value is discrete.
@@ -117,7 +120,7 @@ def mutual_information(
     context: Context,
     *,
     encoder: Encoder | None = None,
-    num_neighbours: int = 5,
+    num_neighbours: int | None = None,
     num_permutations: int = 200,
     seed: int | None = None,
     show_progress: bool = False,
@@ -147,7 +150,8 @@ def mutual_information(
             :func:`~ma_sbi.diagnostics.departures`.
         context: One entry per departure: texts, labels, numbers or a table.
         encoder: What turns entries that do not repeat into vectors.
-        num_neighbours: Neighbours of the estimators.
+        num_neighbours: Neighbours of the estimators. If None, 5, and between two numbers
+            one for every 250 rows if that is more: in one dimension they cost no bias.
         num_permutations: Permutations of the null; none if 0.
         seed: Seed of twins, halves and permutations.
         show_progress: Whether to show a progress bar of the permutations.
@@ -162,14 +166,15 @@ def mutual_information(
         >>> round(found.value, 2), round(found.upper_bound, 2)
         (1.39, 1.39)
     """
-    k = as_count(num_neighbours, "num_neighbours")
+    if num_neighbours is not None:
+        num_neighbours = as_count(num_neighbours, "num_neighbours")
     if num_permutations != 0:
         num_permutations = as_count(num_permutations, "num_permutations")
     columns = as_columns(delta, "delta")
     n = len(columns)
     reading = read_context(context, n, encoder)
     rng = np.random.default_rng(seed)
-    options = _Options(k, num_permutations, rng, show_progress)
+    options = _Options(num_neighbours, num_permutations, rng, show_progress)
     if columns.shape[1] == 0 or reading.is_constant:
         return _nothing(n)
     if reading.labels is not None:
@@ -226,7 +231,7 @@ def ross(a: Any, labels: Any, *, num_neighbours: int = 5) -> float:
 
 @dataclass(frozen=True)
 class _Options:
-    num_neighbours: int
+    num_neighbours: int | None
     num_permutations: int
     rng: np.random.Generator
     show_progress: bool
@@ -240,7 +245,7 @@ def _nothing(n: int) -> Information:
 def _with_labels(columns: np.ndarray, labels: np.ndarray, options: _Options) -> Information:
     """Estimate against labels, by plug-in where departures repeat, too."""
     values = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
-    n, k = len(labels), options.num_neighbours
+    n, k = len(labels), options.num_neighbours or FEWEST_NEIGHBOURS
     if (values.max() + 1) * ROWS_PER_VALUE <= n:
         bound = min(_most(labels), _most(values))
 
@@ -271,8 +276,10 @@ def _with_vectors(
         if labels is not None:
             return _with_labels(values, labels, options)
     a, b = (_principal(normal_scores(side)) for side in (columns, values))
-    k, n = options.num_neighbours, len(a)
+    n = len(a)
     slow = a.shape[1] + b.shape[1] > 2
+    usual = FEWEST_NEIGHBOURS if slow else max(FEWEST_NEIGHBOURS, n // ROWS_PER_NEIGHBOUR)
+    k = options.num_neighbours or usual
 
     def calibrated(rows: np.ndarray, shuffled: np.ndarray) -> float:
         most = MOST_ROWS * len(rows) // n if slow else len(rows)
