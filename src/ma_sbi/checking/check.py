@@ -29,9 +29,11 @@ __all__ = ["check"]
 FEWEST_ROWS = 20
 # More rows change no verdict, and texts that do not repeat take a while to read.
 MOST_ROWS = 20_000
-MOST_TEXTS = 3_000
+MOST_TEXTS = 2_000
 # Below this p-value observations differ from simulations.
 UNUSUAL = 0.01
+# Share of the departure that may be left.
+LITTLE = 0.1
 # Share of corrected observations that may lie far outside the training range.
 STRAY = 0.01
 # Chance of finding a leak that matters, below which finding none says little.
@@ -252,7 +254,11 @@ def _facts(diagnosis: Diagnosis) -> Facts:
         num_triples=len(diagnosis.subject.x_obs),
         # An affine corrector has slopes to learn, of which this number knows nothing.
         num_needed=None if weak is None or affine is not None else weak.num_needed,
-        usual_after=None if after is None else after.p_value >= UNUSUAL,
+        # What an affine corrector leaves is not what a shift leaves.
+        within=None if weak is None or affine is not None else weak.within,
+        usual_after=None
+        if after is None
+        else after.p_value >= UNUSUAL or _little_left(gains),
         covered=None if coverage is None else coverage.fine,
         explained=None if predicted is None else predicted.p_value >= UNUSUAL,
         inside_range=None
@@ -261,6 +267,11 @@ def _facts(diagnosis: Diagnosis) -> Facts:
         means_move=None if means is None else means.still_move,
         observations_move=None if observations is None else observations.p_value <= 0.05,
     )
+
+
+def _little_left(gains: Any) -> bool:
+    """Tell whether what still shows is a trifle, which many rows find, too."""
+    return gains is not None and gains.total.value >= 1 - LITTLE
 
 
 def _leak(diagnosis: Diagnosis) -> tuple[Leak, str]:

@@ -32,7 +32,8 @@ STYLE = """
     --card: #1c2228; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem;
-  background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+  background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.1rem; font-weight: 600; color: var(--faint); margin: 0 0 .75rem; }
 h2 { font-size: 1.15rem; margin: 2.25rem 0 .75rem; }
 .verdict { border-left: .5rem solid var(--tone); background: var(--card);

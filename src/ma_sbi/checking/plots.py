@@ -155,18 +155,19 @@ def _departures(check: Check) -> tuple[str, str, Figure] | None:
     rows = check.rows
     if rows.x_sim is None:
         return None
-    columns = min(COLUMNS_SHOWN, rows.x_obs.shape[1])
-    spread = rows.x_sim.std(axis=0)[:columns]
-    delta = (rows.x_obs - rows.x_sim)[:, :columns] / np.where(spread > 0, spread, 1)
+    delta = _departure(rows.x_obs, rows.x_sim)
+    largest = np.argsort(-np.square(delta).mean(axis=0), kind="stable")
+    columns = np.sort(largest[:COLUMNS_SHOWN])
+    delta = delta[:, columns]
     names, counts = np.unique(rows.context.astype(str), return_counts=True)
     if _continuous(rows.context, counts):
-        return _departures_by_number(rows.context, delta)
+        return _departures_by_number(rows.context, delta, columns)
     shown = names[np.argsort(-counts, kind="stable")][:CONTEXTS_SHOWN]
-    figure, axes = _axes(max(2.0, 1.0 + 0.35 * len(shown)), columns, sharex=True)
+    figure, axes = _axes(max(2.0, 1.0 + 0.35 * len(shown)), len(columns), sharex=True)
     places = np.arange(len(shown))
-    for column, ax in enumerate(axes):
+    for position, (column, ax) in enumerate(zip(columns, axes, strict=True)):
         for place, name in zip(places, shown, strict=True):
-            values = delta[rows.context.astype(str) == name, column]
+            values = delta[rows.context.astype(str) == name, position]
             low, quarter, middle, three, high = np.quantile(
                 values, [0.05, 0.25, 0.5, 0.75, 0.95]
             )
@@ -176,7 +177,7 @@ def _departures(check: Check) -> tuple[str, str, Figure] | None:
         ax.axvline(0, color=INK, lw=0.6, ls=":")
         ax.set_title(f"x[{column}]")
         ax.set_ylim(len(shown) - 0.5, -0.5)
-        ax.set_yticks(places, [_short(one) for one in shown] if column == 0 else [])
+        ax.set_yticks(places, [_short(one) for one in shown] if position == 0 else [])
         ax.xaxis.set_major_locator(MaxNLocator(3))
     figure.supxlabel("x_obs - x_sim, in standard deviations of x_sim", fontsize="medium")
     more = len(names) - len(shown)
@@ -184,9 +185,16 @@ def _departures(check: Check) -> tuple[str, str, Figure] | None:
     return (
         "The departure in each context",
         "Median, half and nine tenths of the rows. Contexts that differ tell of the "
-        f"departure; one line for all is a constant shift.{rest}",
+        "departure; the same in all is a constant shift. The columns that depart most."
+        f"{rest}",
         figure,
     )
+
+
+def _departure(x_obs: np.ndarray, x_sim: np.ndarray) -> np.ndarray:
+    """Subtract, in standard deviations of the simulations."""
+    spread = x_sim.std(axis=0)
+    return (x_obs - x_sim) / np.where(spread > 0, spread, 1.0)
 
 
 def _continuous(context: np.ndarray, counts: np.ndarray) -> bool:
@@ -197,15 +205,20 @@ def _continuous(context: np.ndarray, counts: np.ndarray) -> bool:
 
 
 def _departures_by_number(
-    context: np.ndarray, delta: np.ndarray
+    context: np.ndarray, delta: np.ndarray, columns: np.ndarray
 ) -> tuple[str, str, Figure]:
     known = np.array([not isinstance(one, str) for one in context])
     numbers = context[known].astype(float)
     figure, axes = _axes(2.8, delta.shape[1], sharey=True)
     chosen = slice(None, None, max(1, len(numbers) // ROWS_SHOWN))
-    for column, ax in enumerate(axes):
+    for position, (column, ax) in enumerate(zip(columns, axes, strict=True)):
         ax.plot(
-            numbers[chosen], delta[known][chosen, column], ".", color=AFTER, ms=3, alpha=0.5
+            numbers[chosen],
+            delta[known][chosen, position],
+            ".",
+            color=AFTER,
+            ms=3,
+            alpha=0.5,
         )
         ax.axhline(0, color=INK, lw=0.6, ls=":")
         ax.set_title(f"x[{column}]")
@@ -221,11 +234,8 @@ def _before_after(check: Check) -> tuple[str, str, Figure] | None:
     rows = check.rows
     if rows.x_sim is None or rows.corrected is None or rows.corrected_rows is None:
         return None
-    spread = rows.x_sim.std(axis=0)
-    size = np.square((rows.x_obs - rows.x_sim) / np.where(spread > 0, spread, 1)).mean(
-        axis=0
-    )
-    column = int(size.argmax())
+    delta = _departure(rows.x_obs, rows.x_sim)
+    column = int(np.square(delta).mean(axis=0).argmax())
     chosen = np.arange(
         0, len(rows.corrected_rows), max(1, len(rows.corrected_rows) // ROWS_SHOWN)
     )

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -59,13 +59,7 @@ LEAK_SUSPECTED = 0.01
 LEAK_PERMUTATIONS = 1_999
 # Share of the variance of one column: the paper's threshold.
 LEAK_THAT_MATTERS = 0.10
-# Rows and draws that a posterior is asked for.
-MOST_ROWS_COVERAGE = 500
-MOST_ROWS_MEANS = 1_000
-MOST_ROWS_GAP = 200
 MOST_ROWS_AFFINE = 500
-DRAWS = 200
-DRAWS_MEANS = 50
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 # Regions may fall so far short of what they promise.
 COVERAGE_SLACK = 0.05
@@ -73,6 +67,21 @@ COVERAGE_SLACK = 0.05
 FEW_STEPS = 50
 # Share of the variance of posterior means below which they do not move.
 STILL = 0.05
+
+
+class _Budget(NamedTuple):
+    """Rows and draws that a posterior is asked for."""
+
+    coverage: int
+    means: int
+    gap: int
+    draws: int
+    draws_of_means: int
+
+
+QUICK = _Budget(coverage=500, means=1_000, gap=200, draws=200, draws_of_means=50)
+# What has no density draws step by step.
+SLOW = _Budget(coverage=200, means=500, gap=100, draws=100, draws_of_means=20)
 
 
 @dataclass(frozen=True)
@@ -340,6 +349,10 @@ class Diagnosis:
             return posterior.deterministic()
         return posterior
 
+    @property
+    def _budget(self) -> _Budget:
+        return QUICK if hasattr(self.subject.posterior, "log_prob") else SLOW
+
     @cached_property
     def _unfitted(self) -> FittedCorrector:
         """The user's corrector without its fit, or a closed-form shift."""
@@ -548,8 +561,8 @@ class Diagnosis:
             corrector=self._unfitted,
             posterior=None if subject.posterior is None else self._posterior,
             theta=subject.theta,
-            num_samples=DRAWS,
-            max_rows=MOST_ROWS_GAP,
+            num_samples=self._budget.draws,
+            max_rows=self._budget.gap,
             groups=subject.groups,
             seed=derive(subject.seed, "correction"),
         )
@@ -599,11 +612,13 @@ class Diagnosis:
 
     def _means(self) -> Means:
         posterior = self._posterior
-        subject, corrected = self._chosen(MOST_ROWS_MEANS, "means")
+        subject, corrected = self._chosen(self._budget.means, "means")
         seed = derive(subject.seed, "means")
 
         def test(x: Tensor) -> tuple[Dependence, float]:
-            draws = posterior.sample(DRAWS_MEANS, x.float(), seed=derive(seed, "draws"))
+            draws = posterior.sample(
+                self._budget.draws_of_means, x.float(), seed=derive(seed, "draws")
+            )
             mean = draws.double().mean(dim=0).cpu()
             mean = (mean - mean.mean(dim=0)) / mean.std(dim=0).clamp(min=1e-30)
             options: dict[str, Any] = {
@@ -626,7 +641,7 @@ class Diagnosis:
         posterior = self._posterior
         if self.subject.theta is None:
             raise _CannotRun("It needs theta, the true parameters of the observations.")
-        subject, corrected = self._chosen(MOST_ROWS_COVERAGE, "coverage")
+        subject, corrected = self._chosen(self._budget.coverage, "coverage")
 
         def at(x: Tensor | None) -> Coverage | None:
             if x is None:
@@ -635,7 +650,7 @@ class Diagnosis:
                 posterior,
                 subject.theta,
                 x.float(),
-                num_samples=DRAWS,
+                num_samples=self._budget.draws,
                 levels=LEVELS,
                 seed=derive(subject.seed, "coverage"),
             )
@@ -648,7 +663,7 @@ class Diagnosis:
         posterior = self._posterior
         if self.subject.simulator is None:
             raise _CannotRun("It needs a simulator, which only Python can pass.")
-        subject, corrected = self._chosen(MOST_ROWS_GAP, "prediction")
+        subject, corrected = self._chosen(self._budget.gap, "prediction")
         return predictive_check(
             posterior,
             self.subject.simulator,

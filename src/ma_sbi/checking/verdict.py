@@ -13,6 +13,9 @@ from ma_sbi.diagnostics.held_out import Estimate
 
 __all__ = ["Decision", "Facts", "Leak", "VERDICTS", "Verdict", "decide"]
 
+# Beyond this share a point leaves most of the departure.
+MOSTLY_WITHIN = 0.5
+
 Verdict = Literal["use", "use the marginal part only", "use with care", "do not use"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -45,6 +48,7 @@ class Facts:
         informative: Whether the information is above its null and the break-even.
         num_triples: Paired rows.
         num_needed: Triples for 90 % of what the context can give; None if unknown.
+        within: Share of the departure's variance that the context cannot explain.
         usual_after: Whether corrected observations look like simulations.
         covered: Whether the corrected posterior's regions hold the truth as they say.
         explained: Whether the corrected posterior predicts what it is shown.
@@ -63,6 +67,7 @@ class Facts:
     informative: bool | None = None
     num_triples: int = 0
     num_needed: int | None = None
+    within: float | None = None
     usual_after: bool | None = None
     covered: bool | None = None
     explained: bool | None = None
@@ -120,7 +125,7 @@ def _merits(facts: Facts) -> list[str]:
     """List what speaks for a plain yes."""
     merits = [facts.leak_detail]
     if facts.usual_after:
-        merits.append("After the correction the observations look like simulations.")
+        merits.append("After the correction little or nothing tells them from simulations.")
     if facts.covered:
         merits.append("The corrected posterior's regions hold the truth as they say.")
     return merits
@@ -212,6 +217,12 @@ def _doubts(facts: Facts) -> list[str]:
         )
     if _lacks_triples(facts):
         doubts.append(_too_few(facts))
+    if facts.within is not None and facts.within > MOSTLY_WITHIN:
+        doubts.append(
+            f"{facts.within:.0%} of the departure's variance lies within contexts, where a "
+            "point corrector is too sure: use one that weighs several departures "
+            "(BootstrapCorrector, or Mixture() or Evidence() in place of Point())."
+        )
     return doubts + _doubts_about_x(facts)
 
 
@@ -224,7 +235,8 @@ def _doubts_about_x(facts: Facts) -> list[str]:
     doubts = []
     if facts.usual_after is False:
         doubts.append(
-            "After the correction the observations still do not look like simulations."
+            "After the correction the observations still do not look like simulations, and "
+            "more than a tenth of the departure is left."
         )
     if facts.inside_range is False:
         doubts.append(
