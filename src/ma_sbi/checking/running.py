@@ -30,7 +30,7 @@ from ma_sbi.diagnostics.departure_family import (
     DepartureFamily,
     departure_family,
 )
-from ma_sbi.diagnostics.dependence import Dependence, dependence_test
+from ma_sbi.diagnostics.dependence import NUM_COSINES, Dependence, dependence_test
 from ma_sbi.diagnostics.exclusion import Exclusion, exclusion_test, explained_variance
 from ma_sbi.diagnostics.held_out import Estimate, HeldOut, hold_out
 from ma_sbi.diagnostics.information import Information, mutual_information
@@ -136,8 +136,9 @@ class Subject:
 class LeakPower:
     """How likely the test would have found a leak of the size that matters.
 
-    A context that explains 10 % of the variance of one column, by the noncentral
-    chi-squared law of a test at 1 % for each column.
+    A leak that explains 10 % of the variance of one column, the paper's threshold, by the
+    noncentral chi-squared law of a test at 1 %. In six planted settings this was within
+    0.2 of the share that the test found, and mostly below it.
 
     Attributes:
         power: That probability.
@@ -478,10 +479,13 @@ class Diagnosis:
         rows = self._leak_rows
         codes = distinct(rows.entries)[1]
         labels, _ = as_labels(codes)
-        # Numbers and texts are tested through a few features each.
-        freedom = 4 if labels is None else max(1, int(labels.max()))
-        tested = rows.x_obs if rows.x_sim is None else rows.x_sim
-        level = LEAK_SUSPECTED / tested.shape[1]
+        # The test sees level, spread and two finer features of each side.
+        num_features = NUM_COSINES if labels is None else max(1, int(labels.max()))
+        freedom = NUM_COSINES * num_features
+        tested = rows.theta if rows.x_sim is None else rows.x_sim
+        assert tested is not None
+        # It looks at each coordinate and at each principal axis.
+        level = LEAK_SUSPECTED / (2 * tested.shape[1])
         n = len(codes)
         if rows.groups is not None:
             n = int(_varies_within(rows.entries, rows.groups).sum())

