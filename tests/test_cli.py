@@ -3,12 +3,14 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from ma_sbi import __version__
 from ma_sbi.cli import app
 from ma_sbi.methods import METHODS
+from tests.posteriors import ddpm_posterior
 
 runner = CliRunner()
 
@@ -69,3 +71,83 @@ def test_an_unknown_method_is_refused_with_the_known_ones():
     result = runner.invoke(app, ["methods", "nope"], env={"COLUMNS": "400"})
     assert result.exit_code == 2
     assert "ma_sbi" in result.output
+
+
+def _observations(path, n=200, **more):
+    rng = np.random.default_rng(0)
+    x_sim = rng.normal(size=(n, 2))
+    regime = rng.integers(2, size=n)
+    x_obs = x_sim + np.array([[0.0, 0.0], [1.0, -1.0]])[regime]
+    context = np.array(["calm", "storm"])[regime]
+    np.savez(path, **{"x_obs": x_obs, "x_sim": x_sim, "context": context} | more)
+    return path
+
+
+def test_check_prints_its_verdict_and_writes_its_page(tmp_path):
+    file, page = _observations(tmp_path / "rows.npz"), tmp_path / "page.html"
+    result = runner.invoke(app, ["check", str(file), "--html", str(page)])
+    assert result.exit_code == 0, result.output
+    assert "USE" in result.output
+    assert "It needs a posterior." in result.output
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_check_speaks_json_alone_on_standard_output(tmp_path):
+    file = _observations(tmp_path / "rows.npz")
+    told = json.loads(runner.invoke(app, ["check", str(file), "--json"]).stdout)
+    assert told["verdict"] == "use"
+    assert told["figures"]["coverage"] == {"run": False, "why_not": "It needs a posterior."}
+
+
+def test_check_takes_a_saved_posterior(tmp_path):
+    ddpm_posterior().save(tmp_path / "model")
+    rng = np.random.default_rng(0)
+    x_sim = rng.normal(size=(100, 3))
+    regime = np.arange(100) % 2
+    np.savez(
+        tmp_path / "rows.npz", x_obs=x_sim + regime[:, None], x_sim=x_sim, context=regime
+    )
+    options = ["--posterior", str(tmp_path / "model"), "--json"]
+    result = runner.invoke(app, ["check", str(tmp_path / "rows.npz"), *options])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["figures"]["training_range"]["after"] == 0.0
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("use", 0), ("use with care", 1)])
+def test_check_can_be_told_what_to_require(wanted, code, tmp_path):
+    file = _observations(tmp_path / "rows.npz")
+    assert runner.invoke(app, ["check", str(file), "--require", wanted]).exit_code == code
+
+
+BAD_CHECKS = {
+    "missing file": (["none.npz"], "there is no file"),
+    "unknown type": (["rows.xlsx"], "known are .npz, .csv, .parquet"),
+    "three rows": (["three.npz"], "at least 20 rows, got 3"),
+    "constant context": (["constant.npz"], "says the same in every row"),
+    "x_sim of other columns": (["columns.npz"], "paired row by row"),
+    "constant groups": (["groups.npz"], "the same group in every row"),
+    "no model": (["rows.npz", "--posterior", "none"], "none"),
+    "not a model": (
+        ["rows.npz", "--posterior", "rows.npz"],
+        "not a file that ma-sbi saved",
+    ),
+    "unknown verdict": (["rows.npz", "--require", "maybe"], "no verdict 'maybe'"),
+    "unknown column": (["rows.npz", "--context", "note"], "no column 'note'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CHECKS)
+def test_check_refuses_in_a_sentence(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _observations("rows.npz")
+    _observations("three.npz", n=3)
+    _observations("constant.npz", context=np.array(["same"] * 200))
+    _observations("columns.npz", x_sim=np.ones((200, 3)))
+    _observations("groups.npz", groups=np.ones(200))
+    (tmp_path / "rows.xlsx").write_bytes(b"PK")
+    arguments, said = BAD_CHECKS[name]
+    result = runner.invoke(app, ["check", *arguments])
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""

@@ -5,7 +5,6 @@ All text goes through :func:`html.escape`; a context may contain anything.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -64,10 +63,7 @@ def write_page(check: Check, path: Path) -> None:
 
 
 def _page(check: Check) -> str:
-    with warnings.catch_warnings():
-        # That a font lacks a sign matters not: the page's own fonts draw the text.
-        warnings.simplefilter("ignore")
-        pictures = draw(check)
+    pictures = draw(check)
     asked = {name: one for name, one in check.figures.items() if not isinstance(one, str)}
     skipped = {name: one for name, one in check.figures.items() if isinstance(one, str)}
     parts = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,9 @@ def draw(check: Check) -> list[Picture]:
         _coverage,
     ]
     pictures = []
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        # That a font lacks a sign matters not: the page's own fonts draw the text.
+        warnings.simplefilter("ignore")
         for make in makers:
             made = make(check)
             if made is not None:

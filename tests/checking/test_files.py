@@ -1,0 +1,177 @@
+"""Tests for ma_sbi.checking.files: what is read, and what is refused in a sentence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ma_sbi.checking.files import read_observations
+from ma_sbi.context import is_missing
+
+X = np.arange(8.0).reshape(4, 2)
+NOTES = ["fast", "slow", "fast", "slow"]
+
+
+def table(**more):
+    columns = {"x_obs_0": X[:, 0], "x_obs_1": X[:, 1], "context": NOTES}
+    return pd.DataFrame(columns | more)
+
+
+def write(folder, frame):
+    path = folder / "rows.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_an_npz_is_read(tmp_path):
+    path = tmp_path / "rows.npz"
+    np.savez(path, x_obs=X, x_sim=X + 1, theta=X[:, :1], context=NOTES, groups=[1, 1, 2, 2])
+    held = read_observations(path)
+    np.testing.assert_array_equal(held.x_obs, X)
+    np.testing.assert_array_equal(held.x_sim, X + 1)
+    assert held.theta.shape == (4, 1)
+    assert list(held.context) == NOTES
+    assert list(held.groups) == [1, 1, 2, 2]
+    assert held.unused == ()
+
+
+@pytest.mark.parametrize("form", ["x_sim_{}", "x_sim[{}]", "x_sim.{}", "x_sim{}"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_columns_may_be_numbered_in_any_usual_way_and_order(tmp_path, form, first):
+    names = [form.format(first + 1), form.format(first)]
+    more = {names[0]: X[:, 1] + 1, names[1]: X[:, 0] + 1}
+    held = read_observations(write(tmp_path, table(**more)))
+    np.testing.assert_array_equal(held.x_sim, X + 1)
+
+
+def test_ten_columns_keep_their_order(tmp_path):
+    frame = pd.DataFrame({f"x_obs_{i}": [float(i)] * 3 for i in range(12)})
+    held = read_observations(write(tmp_path, frame.assign(context=[1, 2, 3])))
+    np.testing.assert_array_equal(held.x_obs[0], np.arange(12.0))
+
+
+def test_what_is_not_used_is_named(tmp_path):
+    assert read_observations(write(tmp_path, table(hour=1))).unused == ("hour",)
+
+
+def test_other_columns_may_be_named_as_context_and_groups(tmp_path):
+    frame = table(hour=[1, 2, 3, 4], person=list("aabb"))
+    held = read_observations(
+        write(tmp_path, frame), context=["context", "hour"], groups="person"
+    )
+    assert list(held.context.columns) == ["context", "hour"]
+    assert held.context["hour"].dtype == np.float64
+    assert list(held.groups) == list("aabb")
+
+
+def test_missing_contexts_stay_missing_and_na_is_a_text(tmp_path):
+    frame = table(context=["NA", "", "fast", "None"])
+    held = read_observations(write(tmp_path, frame))
+    assert is_missing(held.context).tolist() == [False, True, False, False]
+    assert held.context[[0, 2, 3]].tolist() == ["NA", "fast", "None"]
+    numbers = read_observations(write(tmp_path, table(context=["1", "", "2.5", "3"])))
+    np.testing.assert_array_equal(numbers.context, [1, np.nan, 2.5, 3])
+
+
+def test_a_parquet_is_read(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs the extra 'parquet'")
+    path = tmp_path / "rows.parquet"
+    table().to_parquet(path)
+    np.testing.assert_array_equal(read_observations(path).x_obs, X)
+
+
+def test_lists_in_a_parquet_are_rows(tmp_path, monkeypatch):
+    frame = pd.DataFrame({"x_obs": list(X), "context": NOTES})
+    monkeypatch.setattr(pd, "read_parquet", lambda path: frame)
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(b"PAR1")
+    np.testing.assert_array_equal(read_observations(path).x_obs, X)
+
+
+def test_parquet_without_an_engine_names_the_extra(tmp_path, monkeypatch):
+    def fail(path):
+        raise ImportError("no engine")
+
+    monkeypatch.setattr(pd, "read_parquet", fail)
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match=r"ma-sbi\[parquet\]"):
+        read_observations(path)
+
+
+BAD_TABLES = {
+    "no x_obs": (table().drop(columns=["x_obs_0", "x_obs_1"]), "x_obs is missing"),
+    "no context": (table().drop(columns="context"), "context is missing"),
+    "a gap": (table(x_obs_3=1.0), "column 2 of x_obs is missing"),
+    "a text": (table(x_obs_0=["1", "2", "high", "3"]), "'high' in row 2"),
+    "an empty cell": (table(x_obs_0=["1", "", "2", "3"]), "empty cell in row 1"),
+    "nan": (table(x_obs_0=["1", "2", "nan", "3"]), "x_obs_0 must hold finite numbers"),
+    "infinite": (table(x_obs_0=[1, 2, 3, np.inf]), "'inf' in row 3"),
+    "both forms": (table(x_obs=1.0), "there is x_obs and also"),
+    "the same column twice": (table(**{"x_obs[0]": 1.0}), "the same column"),
+    "no rows": (table().iloc[:0], "no rows"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_a_bad_table_is_refused(name, tmp_path):
+    frame, match = BAD_TABLES[name]
+    with pytest.raises(ValueError, match=match):
+        read_observations(write(tmp_path, frame))
+
+
+BAD_FILES = {
+    "empty.csv": (b"", "is empty"),
+    "blank.csv": (b"\n\n", "no columns"),
+    "latin.csv": ("x_obs,context\n1,Sch\xf6n\n".encode("latin-1"), "not UTF-8"),
+    "ragged.csv": (b"x_obs,context\n1,a\n2,b,c,d\n", "not a table with commas"),
+    "long.csv": (b"x_obs,context\n1,a,3\n2,b,4\n", "not a table with commas"),
+    "text.npz": (b"not an archive", "not an npz file"),
+    "rows.xlsx": (b"PK", "known are .npz, .csv, .parquet"),
+    "rows": (b"1", "known are .npz, .csv, .parquet"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_is_refused(name, tmp_path):
+    content, match = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=match):
+        read_observations(tmp_path / name)
+
+
+def test_a_file_or_column_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match="there is no file"):
+        read_observations(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="is a folder"):
+        read_observations(tmp_path)
+    with pytest.raises(ValueError, match="no column 'note'"):
+        read_observations(write(tmp_path, table()), context=["note"])
+
+
+def test_python_objects_are_refused_and_never_unpickled(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("unpickled",))
+
+    path = tmp_path / "rows.npz"
+    np.savez(path, x_obs=X, context=np.array([Trap()] * 4, dtype=object))
+    with pytest.raises(ValueError, match="dtype=str"):
+        read_observations(path)
+
+
+def test_a_cut_npz_is_refused(tmp_path):
+    path = tmp_path / "rows.npz"
+    np.savez(path, x_obs=X, context=NOTES)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(ValueError, match="not an npz file"):
+        read_observations(path)
+
+
+def test_lengths_that_differ_are_named(tmp_path):
+    path = tmp_path / "rows.npz"
+    np.savez(path, x_obs=X, context=NOTES[:3])
+    with pytest.raises(ValueError, match="expected 4, got shape"):
+        read_observations(path)
+    np.savez(path, x_obs=X, context=NOTES, groups=[1, 2])
+    with pytest.raises(ValueError, match="groups must have one entry"):
+        read_observations(path)
