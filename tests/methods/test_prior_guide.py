@@ -7,6 +7,7 @@ denoiser, so what is tested is the guidance.
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -146,11 +147,16 @@ def test_langevin_steps_mend_what_the_unit_spread_gets_wrong():
     assert settled < plain
 
 
-def test_a_flat_ratio_changes_nothing():
-    base = exact_posterior(NARROW)
+def unguided(base, **options):
+    """Sample as PriorGuide does, towards the old prior."""
     flat = RatioMixture(torch.zeros(1), torch.zeros(1, DIM), torch.full((1, DIM), 1e12))
     bound = torch.full((DIM,), 1e6)
-    same = PriorGuided(base, flat, lower=-bound, upper=bound, spread="unit")
+    return PriorGuided(base, flat, lower=-bound, upper=bound, **options)
+
+
+def test_a_flat_ratio_changes_nothing():
+    base = exact_posterior(NARROW)
+    same = unguided(base, spread="unit")
     torch.testing.assert_close(same.sample(50, X, seed=0), base.sample(50, X, seed=0))
 
 
@@ -274,7 +280,7 @@ def test_a_guided_posterior_is_not_saved(tmp_path):
 
 
 TASK = get_task("two_moons")
-NUM_PRIORS, NUM_OBSERVATIONS = 10, 3
+NUM_PRIORS, NUM_OBSERVATIONS, NUM_JUDGED = 5, 3, 500
 
 
 def draw_prior(kind, seed):
@@ -292,50 +298,70 @@ def draw_prior(kind, seed):
 def moons_posterior():
     """Train until the crescents are thin.
 
-    The noise of the last of 200 rescaled steps is wider than a crescent, hence 1000. With
-    50 000 simulations, or without a falling learning rate, the base itself is no longer
-    good where a narrow prior looks.
+    The noise of the last of 200 rescaled steps is wider than a crescent, hence 1000; and
+    fewer simulations or a constant learning rate blur them.
     """
-    rows = TASK.draw(200_000, seed=0)
+    rows = TASK.draw(1_000_000, seed=0)
     options = {"schedule": "rescaled", "num_steps": 1000, "decay": "cosine", "seed": 0}
     return fit_ddpm(
-        TASK.prior, rows.theta, rows.x_sim, epochs=60, batch_size=512, **options
+        TASK.prior, rows.theta, rows.x_sim, epochs=20, batch_size=512, **options
     )
 
 
-def resampled(draws, new_prior, num_draws):
+def resampled(draws, new_prior):
     """Pick draws by the new prior: exact, as the old prior of this task is flat."""
     weight = new_prior.log_prob(draws).softmax(dim=0)
-    pick = torch.multinomial(weight.T, num_draws, replacement=True).T
+    pick = torch.multinomial(weight.T, NUM_JUDGED, replacement=True).T
     return draws.gather(0, pick[..., None].expand(-1, -1, DIM))
 
 
-def moons_c2st(name, new_prior, seed, num_draws=500):
-    """Judge the guided posterior, and the base by the old prior, at new observations."""
+class Judged(NamedTuple):
+    """A new prior, observations under it, the exact posterior, and the base's C2ST."""
+
+    new_prior: MixtureSameFamily
+    x: torch.Tensor
+    exact: torch.Tensor
+    base: torch.Tensor
+
+
+@lru_cache
+def judged_base(kind, seed):
+    new_prior = draw_prior(kind, seed)
     with seeded(seed):
         theta = new_prior.sample((40,))
     inside = theta[TASK.prior.support.check(theta)][:NUM_OBSERVATIONS]
     x = TASK.simulate(inside, seed=100 + seed)
-    truth = TASK.reference(x, 40 * num_draws, seed=5)
-    base = moons_posterior()
-    method = get_method(name, target_prior=new_prior)
-    method.fit(Materials(prior=TASK.prior, posterior=base), seed=0)
-    guided = method.sample(num_draws, x, seed=6)
-    with seeded(seed):
-        exact = resampled(truth, new_prior, num_draws)
-    return (
-        c2st_batch(guided, exact, recipe="fast"),
-        c2st_batch(base.sample(num_draws, x, seed=3), truth[:num_draws], recipe="fast"),
+    defaults = PriorGuide()
+    base = unguided(
+        moons_posterior().ancestral(defaults.num_steps),
+        num_langevin=defaults.num_langevin,
+        langevin_step=defaults.langevin_step,
     )
+    with seeded(seed):
+        exact = resampled(TASK.reference(x, 40 * NUM_JUDGED, seed=5), new_prior)
+        draws = resampled(base.sample(8 * NUM_JUDGED, x, seed=3), new_prior)
+    return Judged(new_prior, x, exact, c2st_batch(draws, exact, recipe="fast"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["prior_guide", "prior_guide_jacobian"])
 @pytest.mark.parametrize("kind", ["mild", "strong", "mixture"])
 def test_two_moons_under_a_new_prior(name, kind):
-    """Guidance costs 0.03 of C2ST at most (authors: 0.52, 0.52, 0.55)."""
-    pairs = [moons_c2st(name, draw_prior(kind, seed), seed) for seed in range(NUM_PRIORS)]
-    guided, base = (torch.cat(values) for values in zip(*pairs, strict=True))
-    difference = guided - base
-    error = difference.std() / math.sqrt(len(difference))
-    assert difference.mean() < 0.03 + 2 * error, (guided.mean(), base.mean(), error)
+    """Guidance costs 0.03 of C2ST at most, over the base with exact weights.
+
+    The base by its old prior would be too easy a bar: a narrow prior looks closer, and
+    what is wrong with the base there counts for more, 0.49 becoming 0.54.
+    """
+    guided, base = [], []
+    for seed in range(NUM_PRIORS):
+        new_prior, x, exact, bar = judged_base(kind, seed)
+        method = get_method(name, target_prior=new_prior)
+        method.fit(Materials(prior=TASK.prior, posterior=moons_posterior()), seed=0)
+        draws = method.sample(NUM_JUDGED, x, seed=6)
+        guided.append(c2st_batch(draws, exact, recipe="fast"))
+        base.append(bar)
+    guided, base = torch.cat(guided), torch.cat(base)
+    print(f"{name}, {kind}: guided {guided.mean():.3f}, base {base.mean():.3f}")
+    # The authors' figures are 0.52, 0.52 and 0.55.
+    assert guided.mean() < base.mean() + 0.03
+    assert guided.mean() < 0.6

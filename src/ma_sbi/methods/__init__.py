@@ -92,7 +92,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "nnpe_matched": partial(IsotropicNNPE, scale="matched"),
     "npe_rs": NPERS,
     "prior_guide": PriorGuide,
-    "prior_guide_jacobian": partial(PriorGuide, spread="jacobian", num_langevin=0),
+    "prior_guide_jacobian": partial(PriorGuide, spread="jacobian"),
     "rnpe": RNPE,
     # The authors transport 2000 observations to 2000 simulations.
     "rope": partial(RoPE, rows="unlabelled", num_simulations=2_000),
