@@ -203,10 +203,11 @@ def test_contaminated_counts_mislead_robust_summaries_least():
     # Authors' medians over 100 runs: NPE 10.91, RNPE 7.17, NPE-RS 2.90. A tenth of their
     # runs of NPE-RS are no better than NPE, hence medians. Here: 10.80, 10.59, 2.16, with
     # standard errors of 0.4, 0.4 and 0.3 over the five runs, whose data the methods share.
-    # RNPE gains far less than theirs, 0.04 to 0.85 a run. All four summaries of x_obs lie off
-    # together; the error model prices that at some 25 nats, more than the flow's tail costs,
-    # so that the exact p(x | y), by long chains, stays at x_obs: phi of 26, as for NPE. An
-    # RMSE of 7.1 is phi = 20, the edge of the prior, where a density that ends there leads.
+    # RNPE gains far less than theirs, 0.04 to 0.85 a run. All four summaries of x_obs lie
+    # off together; the error model prices that at some 25 nats, more than the flow's tail
+    # costs, so that the exact p(x | y), by long chains, stays at x_obs: phi of 26, as for
+    # NPE. An RMSE of 7.1 is phi = 20, the edge of the prior, where a density that ends
+    # there leads.
     medians = {name: values.median() for name, values in errors.items()}
     assert medians["rs"] < medians["rnpe"] < medians["npe"], errors
     assert medians["rs"] < medians["npe"] / 2, errors

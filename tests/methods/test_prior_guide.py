@@ -361,7 +361,6 @@ def test_two_moons_under_a_new_prior(name, kind):
         guided.append(c2st_batch(draws, exact, recipe="fast"))
         base.append(bar)
     guided, base = torch.cat(guided), torch.cat(base)
-    print(f"{name}, {kind}: guided {guided.mean():.3f}, base {base.mean():.3f}")
     # The authors' figures are 0.52, 0.52 and 0.55.
     assert guided.mean() < base.mean() + 0.03
     assert guided.mean() < 0.6
