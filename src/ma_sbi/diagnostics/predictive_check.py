@@ -2,9 +2,10 @@ r"""Whether the posterior explains the observation, where its true parameters ar
 
 The usual posterior-predictive p-value uses an observation twice and is not uniform: it
 hardly ever rejects. Here it is calibrated. If :math:`\theta' \sim q(\theta \mid x)` is an
-exact draw and :math:`x' \sim p(x \mid \theta')`, then x and x' are independent given
-:math:`\theta'` and can be exchanged. Whatever measures how badly the posterior explains x
-must have the same law at x', with a posterior of its own; an amortized one costs nothing.
+exact draw and replicates :math:`x' \sim p(x \mid \theta')` all come from this one, then x and
+its replicates are independent given :math:`\theta'` and can be exchanged (Besag & Clifford
+1989). Whatever measures how badly the posterior explains x must have the same law at x',
+with a posterior of its own; an amortized one costs nothing.
 """
 
 from __future__ import annotations
@@ -112,8 +113,7 @@ def predictive_check(
     predict = _Predictor(base, simulator, num_samples, shown.shape[1])
     replicates = MANY_REPLICATES if len(shown) < FEW_ROWS else 1
     observed = predict(shown, derive(seed, "observed"))
-    # The first predictions of each row are replicates that nothing else has used.
-    fresh = predict(shown, derive(seed, "replicates"), replicates).flatten(0, 1)
+    fresh = predict.replicate(shown, replicates, derive(seed, "replicates")).flatten(0, 1)
     replicated = predict(fresh, derive(seed, "replicated"))
     inside = _inside(shown, observed, level)
     return PredictiveCheck(
@@ -137,26 +137,32 @@ class _Predictor:
     num_samples: int
     dim_x: int
 
-    def __call__(self, x: Tensor, seed: int | None, num: int | None = None) -> Tensor:
-        """Predict x ``(n, dim_x)`` some times over, shape ``(num, n, dim_x)``."""
-        num = num or self.num_samples
-        draws = self.posterior.sample(num, x, seed=derive(seed, "theta"))
-        theta = draws.flatten(0, 1)
-        noise = derive(seed, "noise")
+    def __call__(self, x: Tensor, seed: int | None) -> Tensor:
+        """Predict x ``(n, dim_x)``, shape ``(num_samples, n, dim_x)``."""
+        theta = self.posterior.sample(self.num_samples, x, seed=derive(seed, "theta"))
+        return self._simulate(theta, derive(seed, "noise")).to(x)
+
+    def replicate(self, x: Tensor, num: int, seed: int | None) -> Tensor:
+        """Simulate from one theta for each x, shape ``(num, n, dim_x)``."""
+        theta = self.posterior.sample(1, x, seed=derive(seed, "theta"))
+        return self._simulate(theta.repeat(num, 1, 1), derive(seed, "noise")).to(x)
+
+    def _simulate(self, theta: Tensor, seed: int | None) -> Tensor:
+        rows = theta.flatten(0, 1)
         if "seed" in inspect.signature(self.simulator).parameters:
-            simulated = self.simulator(theta, seed=noise)
+            simulated = self.simulator(rows, seed=seed)
         else:
-            with seeded(noise, theta.device):
-                simulated = self.simulator(theta)
+            with seeded(seed, theta.device):
+                simulated = self.simulator(rows)
         simulated = as_matrix(
             simulated, "what the simulator returned", dim=self.dim_x, column=True
         )
-        if len(simulated) != len(theta):
+        if len(simulated) != len(rows):
             raise ValueError(
-                f"the simulator must return one row per theta: expected {len(theta)}, got "
+                f"the simulator must return one row per theta: expected {len(rows)}, got "
                 f"{len(simulated)}"
             )
-        return simulated.to(x).unflatten(0, draws.shape[:2])
+        return simulated.unflatten(0, theta.shape[:2])
 
 
 def _inside(x: Tensor, predicted: Tensor, level: float) -> Tensor:
