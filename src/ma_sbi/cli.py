@@ -204,20 +204,23 @@ def _check(
 
     # Imported late: a bad file is refused before torch and sbi are there.
     import torch
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     from ma_sbi import check, load_posterior
 
+    # This process is ours, and small operations on busy threads crawl.
     torch.set_num_threads(1)
-    result = check(
-        held.x_obs,
-        held.context,
-        x_sim=held.x_sim,
-        theta=held.theta,
-        groups=held.groups,
-        posterior=None if model is None else load_posterior(model),
-        seed=seed,
-        show_progress=True,
-    )
+    with threadpool_limits(1):
+        result = check(
+            held.x_obs,
+            held.context,
+            x_sim=held.x_sim,
+            theta=held.theta,
+            groups=held.groups,
+            posterior=None if model is None else load_posterior(model),
+            seed=seed,
+            show_progress=True,
+        )
     if not held.unused:
         return result
     names = ", ".join(held.unused[:8]) + (", ..." if len(held.unused) > 8 else "")

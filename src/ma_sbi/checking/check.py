@@ -31,7 +31,7 @@ __all__ = ["check"]
 FEWEST_ROWS = 20
 # More rows change no verdict, and texts that do not repeat take a while to read.
 MOST_ROWS = 20_000
-MOST_TEXTS = 2_000
+MOST_TEXTS = 1_000
 # Below this p-value observations differ from simulations.
 UNUSUAL = 0.01
 # Share of the departure that may be left.
