@@ -209,6 +209,20 @@ def test_missing_numbers_are_a_label_of_their_own():
     assert value(delta, told) == pytest.approx(math.log(2), abs=0.03)
 
 
+def test_without_permutations_there_is_no_p_value():
+    number = np.random.default_rng(0).standard_normal(200)
+    for context in (number, np.where(number > 1, np.nan, number)):
+        found = mutual_information(number[::-1], context, num_permutations=0, seed=0)
+        assert math.isnan(found.p_value)
+
+
+def test_more_neighbours_than_rows_are_all_rows():
+    a, b, _ = gaussian(60, 2, 0.8, 0)
+    options = {"num_permutations": 5, "seed": 0}
+    most = mutual_information(a, b, num_neighbours=59, **options)
+    assert mutual_information(a, b, num_neighbours=1000, **options) == most
+
+
 def test_missing_texts_are_a_label_of_their_own():
     context = ["calm", None, "calm", ""] * 25
     delta = np.array([0.0, 1.0, 0.0, 1.0] * 25)[:, None]

@@ -10,6 +10,7 @@ from ma_sbi import CategoryEncoder, ComposedCorrector, ShiftCorrector
 from ma_sbi.correctors import Affine, Network, Point, Ridge
 from ma_sbi.diagnostics import weak_context
 from ma_sbi.diagnostics.weak_context import WeakContext
+from ma_sbi.theory import break_even_information, sub_gaussian_bound
 from tests.diagnostics.test_held_out import regimes
 
 NOISE = 0.5
@@ -58,8 +59,27 @@ def test_the_least_information_is_where_bound_and_error_meet():
     """Two points +-1 and noise of 0.5: a proxy of 1.25 in the first column."""
     n = 4000
     found = weak_context(*two_regimes(n, torch.Generator().manual_seed(0)), seed=0)
-    # The proxy of 4000 departures is within some percent of that of their law.
-    assert found.min_information == pytest.approx(2 * 0.75 / n / (2 * 1.25), rel=0.1)
+    # One shift beside the mean; the proxy of 4000 is within some percent of their law's.
+    assert found.min_information == pytest.approx(0.75 / n / (2 * 1.25), rel=0.1)
+
+
+def test_a_shift_per_regime_breaks_even_with_the_mean_at_that_explained_variance():
+    """Two regimes and unit noise: one free shift beside the mean, so K - 1 and not K."""
+    rng = np.random.default_rng(0)
+    n, repeats = 40, 20_000
+    shift = math.sqrt(sub_gaussian_bound(break_even_information(2 - 1, n, 1.0, 1.0), 1.0))
+    means = np.array([shift, -shift]) + rng.standard_normal((repeats, 2)) * math.sqrt(2 / n)
+    truth = np.array([shift, -shift])
+    by_mean = np.square(truth - means.mean(axis=1, keepdims=True)).mean(axis=1)
+    gains = by_mean - np.square(truth - means).mean(axis=1)
+    assert abs(gains.mean()) < 4 * gains.std() / math.sqrt(repeats)
+
+
+def test_one_regime_cannot_do_worse_than_the_mean():
+    _, x_obs, x_sim = two_regimes(40, torch.Generator().manual_seed(0))
+    found = weak_context(["same"] * 40, x_obs, x_sim, information=0.0, seed=0)
+    assert found.min_information == 0.0
+    assert found.harm_expected is False
 
 
 def test_triples_needed_are_those_of_the_closed_form():

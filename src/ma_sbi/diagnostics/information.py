@@ -62,8 +62,6 @@ NUM_SPLITS = 8
 # A side with so many rows per value is discrete.
 ROWS_PER_VALUE = 10
 
-Estimate = Callable[[np.ndarray], float]
-
 
 @dataclass(frozen=True)
 class Information:
@@ -80,7 +78,8 @@ class Information:
         statistic: What the permutations are compared by, in nats, from at most 1000 rows
             (5000 in one dimension): the estimate for labels; otherwise the linear
             information of all rows plus KSG, uncalibrated.
-        null_quantile: 95 % quantile of the statistic over permutations.
+        null_quantile: 95 % quantile of the statistic over permutations; with missing
+            entries among vectors, the sum of both parts', which is a little high.
         estimator: ``"plug-in"``, ``"ross"`` or ``"ksg"``; with missing entries among
             vectors, one for who is missing and one for the rest.
         num_rows: Number of rows.
@@ -313,8 +312,8 @@ def _with_gaps(
         max(0.0, value - spread),
         value + spread,
         gap.upper_bound + share * rest.upper_bound,
-        # Two looks at the same question.
-        min(1.0, 2 * min(gap.p_value, rest.p_value)),
+        # Two looks at the same question; NaN stays NaN.
+        float(np.clip(2 * np.minimum(gap.p_value, rest.p_value), 0.0, 1.0)),
         gap.statistic + share * rest.statistic,
         gap.null_quantile + share * rest.null_quantile,
         f"{gap.estimator} + {rest.estimator}",
@@ -371,8 +370,9 @@ def _conclude(
 
 
 def _error_from_halves(
-    estimate: Estimate, n: int, most: int, rng: np.random.Generator
+    estimate: Callable[[np.ndarray], float], n: int, most: int, rng: np.random.Generator
 ) -> float:
+    """Estimate the standard error on n rows from complementary halves of some."""
     differences = []
     for _ in range(NUM_SPLITS):
         order = rng.permutation(n)[:most]
@@ -451,6 +451,7 @@ def _ksg(a: np.ndarray, b: np.ndarray, k: int) -> float:
 
 def _ksg_from_distances(left: np.ndarray, right: np.ndarray, k: int) -> float:
     n = len(left)
+    k = min(k, n - 1)
     # The diagonal holds the zero distance of each row to itself.
     radius = np.partition(np.maximum(left, right), k, axis=1)[:, [k]]
     radius = np.maximum(radius, 1e-12)

@@ -50,7 +50,8 @@ class WeakContext:
         within: Share of the departure's variance that the context cannot explain.
         estimation_error: What a corrector with one free shift per regime pays, as a share
             of the mean squared departure.
-        min_information: Information, in nats, below which it must expect harm.
+        min_information: Information, in nats, below which it must expect to do worse than
+            the mean departure.
         information: Estimated information of the context about the departure, in nats;
             None if unknown.
         num_needed: Triples for 90 % of what the context can give; None if it gives
@@ -119,7 +120,7 @@ class WeakContext:
             lines.append(
                 f"It holds {self.information:.3f} nats on the departure, {few} than "
                 f"the {self.min_information:.3f} at which a fitted shift per regime breaks "
-                "even."
+                "even with the mean departure."
             )
         if self.num_needed is None or self.verdict == "nothing":
             lines.append(
@@ -164,8 +165,9 @@ def weak_context(
     what the corrector does for contexts that it has not met.
 
     The least information is where the sub-Gaussian bound :math:`2 \tau^2 I` on what the
-    context can explain equals the estimation error; the proxy :math:`\tau^2` is that of the
-    departures seen, along their leading axes. The threshold is necessary, not sufficient;
+    context can explain equals what a shift per regime costs more than the mean departure,
+    :math:`(K - 1) s^2 / n`; the proxy :math:`\tau^2` is that of the departures seen, along
+    their leading axes. The threshold is necessary, not sufficient;
     where it and the held-out gain differ, believe the gain. All of this holds for
     correctors that read z alone; weighing candidates by the evidence in x can do better.
 
@@ -213,10 +215,11 @@ def weak_context(
         contexts_repeat=variances.counted,
         within=variances.within,
         estimation_error=error / whole if whole > 0 else 0.0,
+        # The mean departure, one of the shifts, is estimated with and without a context.
         min_information=break_even_information(
-            variances.num_regimes, n, variances.residual, proxy
+            variances.num_regimes - 1, n, variances.residual, proxy
         )
-        if proxy > 0
+        if proxy > 0 and variances.num_regimes > 1
         else 0.0,
         information=None if value is None else float(value),
         num_needed=triples_needed(
