@@ -15,6 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 from ma_sbi.backbones.ddpm import DiffusionPosterior
+from ma_sbi.checking.figures import AffineGain, BeforeAfter, LeakPower, Means, Outside
 from ma_sbi.checking.wording import QUESTIONS
 from ma_sbi.context import Entries, distinct
 from ma_sbi.correctors.composed import ComposedCorrector, FittedCorrector
@@ -32,7 +33,7 @@ from ma_sbi.diagnostics.departure_family import (
 )
 from ma_sbi.diagnostics.dependence import NUM_COSINES, Dependence, dependence_test
 from ma_sbi.diagnostics.exclusion import Exclusion, exclusion_test, explained_variance
-from ma_sbi.diagnostics.held_out import Estimate, HeldOut, hold_out
+from ma_sbi.diagnostics.held_out import HeldOut, hold_out
 from ma_sbi.diagnostics.information import Information, mutual_information
 from ma_sbi.diagnostics.out_of_distribution import OutOfDistribution, out_of_distribution
 from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_check
@@ -42,15 +43,7 @@ from ma_sbi.encoders import CategoryEncoder
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import derive, generator, seeded
 
-__all__ = [
-    "AffineGain",
-    "BeforeAfter",
-    "Diagnosis",
-    "LeakPower",
-    "Means",
-    "Outside",
-    "Subject",
-]
+__all__ = ["Diagnosis", "Subject"]
 
 # Levels at which a dependence is a leak, and at which it is suspected to be one.
 LEAK_FOUND = 0.001
@@ -61,12 +54,8 @@ LEAK_PERMUTATIONS = 1_999
 LEAK_THAT_MATTERS = 0.10
 MOST_ROWS_AFFINE = 500
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-# Regions may fall so far short of what they promise.
-COVERAGE_SLACK = 0.05
 # A diffusion posterior with more steps is sampled with its fast sampler.
 FEW_STEPS = 50
-# Share of the variance of posterior means below which they do not move.
-STILL = 0.05
 
 
 class _Budget(NamedTuple):
@@ -130,140 +119,6 @@ class Subject:
             self.simulator,
             self.seed,
         )
-
-
-@dataclass(frozen=True)
-class LeakPower:
-    """How likely the test would have found a leak of the size that matters.
-
-    A leak that explains 10 % of the variance of one column, the paper's threshold, by the
-    noncentral chi-squared law of a test at 1 %. Rough: against the share found in 100
-    planted leaks each, it was 0.01 to 0.21 too low in four settings of 2 to 4 columns,
-    and 0.09 and 0.12 too high in two of 8 columns.
-
-    Attributes:
-        power: That probability.
-        num_rows: Rows that the test could permute.
-        num_needed: Rows for a probability of 80 %.
-    """
-
-    power: float
-    num_rows: int
-    num_needed: int
-
-    def __str__(self) -> str:
-        return (
-            f"with {self.num_rows} rows a context that explains 10 % of one column would "
-            f"be found with probability {self.power:.0%} ({self.num_needed} rows for 80 %)"
-        )
-
-
-@dataclass(frozen=True)
-class AffineGain:
-    """Held-out gains of an affine corrector, as shares of the departure.
-
-    Attributes:
-        marginal: Without the context.
-        conditional: What the context adds.
-        total: With the context.
-    """
-
-    marginal: Estimate
-    conditional: Estimate
-    total: Estimate
-
-    def __str__(self) -> str:
-        return (
-            f"an affine corrector takes away {self.marginal} without the context, which "
-            f"adds {self.conditional}"
-        )
-
-
-@dataclass(frozen=True)
-class Outside:
-    """Share of observations far outside the posterior's training range.
-
-    Attributes:
-        before: As they are.
-        after: Corrected; None without a correction.
-    """
-
-    before: float
-    after: float | None
-
-    def __str__(self) -> str:
-        after = "" if self.after is None else f", {self.after:.1%} after correction"
-        return (
-            f"{self.before:.1%} of observations lie far outside the training range{after}"
-        )
-
-
-@dataclass(frozen=True)
-class Means:
-    """Whether posterior means move with the context.
-
-    Attributes:
-        before: Test of dependence, observations as they are.
-        after: Corrected; None without a correction.
-        share_before: Held-out share of the means' variance that the context explains.
-        share_after: The same, corrected.
-    """
-
-    before: Dependence
-    after: Dependence | None
-    share_before: float
-    share_after: float | None
-
-    @property
-    def still_move(self) -> bool:
-        """Whether the last of them depend on the context, and by more than a trifle."""
-        test = self.before if self.after is None else self.after
-        share = self.share_before if self.share_after is None else self.share_after
-        return test.p_value <= LEAK_SUSPECTED and share > STILL
-
-    def __str__(self) -> str:
-        text = (
-            f"the context explains {max(self.share_before, 0):.0%} of the variance of "
-            f"posterior means (p = {self.before.p_value:.2g})"
-        )
-        if self.after is not None and self.share_after is not None:
-            text += (
-                f", {max(self.share_after, 0):.0%} after correction "
-                f"(p = {self.after.p_value:.2g})"
-            )
-        return text
-
-
-@dataclass(frozen=True)
-class BeforeAfter:
-    """Coverage of the posterior at the observations, corrected, and at the simulations.
-
-    Attributes:
-        before: At the observations as they are.
-        after: At the corrected observations; None without a correction.
-        simulated: At the paired simulations: the posterior's own; None without them.
-    """
-
-    before: Coverage
-    after: Coverage | None
-    simulated: Coverage | None
-
-    @property
-    def fine(self) -> bool:
-        """Whether regions hold the truth at most 5 points less often than they say."""
-        last = self.before if self.after is None else self.after
-        return all(one.high >= one.level - COVERAGE_SLACK for one in last.expected)
-
-    def __str__(self) -> str:
-        said = {"before": self.before, "after": self.after, "at x_sim": self.simulated}
-        shares = [
-            f"{name} {one.share:.0%}"
-            for name, found in said.items()
-            if found is not None
-            for one in found.expected
-            if one.level == 0.8
-        ]
-        return "80 % regions hold the truth: " + ", ".join(shares)
 
 
 @dataclass

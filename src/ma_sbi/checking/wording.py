@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ma_sbi.checking.running import LeakPower
+    from ma_sbi.checking.figures import LeakPower
     from ma_sbi.diagnostics import (
         DepartureFamily,
         Dependence,
