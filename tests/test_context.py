@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from ma_sbi.context import as_entries, distinct, is_missing
+from ma_sbi.context import as_codes, as_entries, distinct, is_missing
 
 FORMS = {
     "list": ["a", "b", "a"],
@@ -70,6 +70,20 @@ def test_distinct_entries_and_codes_rebuild_the_original(entries):
     known = ~entries.isna().to_numpy()
     assert (rebuilt.to_numpy()[known] == entries.to_numpy()[known]).all()
     assert len(uniques) == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a"], "groups must have one entry per observation: expected 3, got 1"),
+        ("a", "got a single value"),
+        ([["a"], ["b"], ["a"]], "got 3x1"),
+        (["a", None, "b"], "groups must not be missing, got 1 gaps"),
+    ],
+)
+def test_groups_belong_to_rows(values, message):
+    with pytest.raises(ValueError, match=message):
+        as_codes(values, "groups", 3)
 
 
 def test_missing_in_a_list_of_mixed_types():

@@ -14,7 +14,7 @@ import torch
 
 from ma_sbi.protocols import Context
 
-__all__ = ["Entries", "as_entries", "distinct", "is_missing", "match"]
+__all__ = ["Entries", "as_codes", "as_entries", "distinct", "is_missing", "match"]
 
 Entries: TypeAlias = "pd.Series | pd.DataFrame"
 
@@ -80,6 +80,27 @@ def match(known: Entries, new: Entries) -> np.ndarray:
     """
     both: Any = [known, new]
     return distinct(pd.concat(both, ignore_index=True))[1][len(known) :]
+
+
+def as_codes(values: Any, name: str, num_rows: int) -> np.ndarray:
+    """Number the groups or times of rows in their sorted order, shape ``(num_rows,)``.
+
+    Raises:
+        ValueError: If there is not one for each row, or some are missing.
+
+    Example:
+        >>> as_codes(["b", "a", "b"], "groups", 3).tolist()
+        [1, 0, 1]
+    """
+    values = np.asarray(values)
+    if values.shape != (num_rows,):
+        raise ValueError(
+            f"{name} must have one entry per observation: expected {num_rows}, got "
+            f"{'x'.join(map(str, values.shape)) or 'a single value'}"
+        )
+    if pd.isna(values).any():
+        raise ValueError(f"{name} must not be missing, got {pd.isna(values).sum()} gaps")
+    return np.unique(values, return_inverse=True)[1]
 
 
 def is_missing(values: Any) -> np.ndarray:

@@ -134,7 +134,10 @@ def test_the_same_seed_gives_the_same():
     [
         ({"kind": "magic"}, "kind must be one of hsic, forest"),
         ({"num_permutations": 0}, "num_permutations must be a positive integer"),
-        ({"groups": [1, 2]}, "groups must have one entry per row, got 2 for 50"),
+        (
+            {"groups": [1, 2]},
+            "groups must have one entry per observation: expected 50, got 2",
+        ),
     ],
 )
 def test_bad_options_are_refused(options, message):

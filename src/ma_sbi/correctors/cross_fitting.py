@@ -6,19 +6,18 @@ import warnings
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 from typing_extensions import Self
 
-from ma_sbi.context import as_entries, distinct
+from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import BaseCorrector, FittedCorrector, encode
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
-__all__ = ["CrossFittedCorrector", "cross_fit"]
+__all__ = ["CrossFittedCorrector", "EncodingTable", "cross_fit"]
 
 
 def cross_fit(
@@ -96,7 +95,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         allowed = self._allowed(n)
         uniques, codes = distinct(entries)
         encoder = clone(self.corrector.encoder).fit(entries)
-        table = _Table(encode(encoder, uniques).numpy())
+        table = EncodingTable(encode(encoder, uniques).numpy())
         # Rows that may learn from the same others share a copy.
         sets, members = np.unique(allowed, axis=0, return_inverse=True)
         copies: list[FittedCorrector | None] = []
@@ -163,38 +162,27 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
 
     def _allowed(self, n: int) -> np.ndarray:
         """Tell which rows each row may learn from, shape ``(n, n)``."""
-        groups = np.arange(n) if self.groups is None else _codes(self.groups, "groups", n)
+        groups = np.arange(n) if self.groups is None else as_codes(self.groups, "groups", n)
         allowed = groups[:, None] != groups
         if self.time is not None:
-            time = _codes(self.time, "time", n)
+            time = as_codes(self.time, "time", n)
             allowed &= time < time[:, None]
         return allowed
 
 
-class _Table(BaseEstimator):
+class EncodingTable(BaseEstimator):
     """Looks up the encodings of contexts that are known by their number."""
 
     def __init__(self, encoding: np.ndarray) -> None:
         self.encoding = encoding
 
     def fit(self, context: Context, y: Any = None) -> Self:
+        """Do nothing: the encodings are known."""
         return self
 
     def transform(self, context: Context) -> np.ndarray:
+        """Look up the rows of these numbers."""
         return self.encoding[np.asarray(context)]
-
-
-def _codes(values: Any, name: str, n: int) -> np.ndarray:
-    """Number labels or times in their sorted order."""
-    values = np.asarray(values)
-    if values.shape != (n,):
-        raise ValueError(
-            f"{name} must have one entry per observation: expected {n}, got "
-            f"{'x'.join(map(str, values.shape)) or 'a single value'}"
-        )
-    if pd.isna(values).any():
-        raise ValueError(f"{name} must not be missing, got {pd.isna(values).sum()} gaps")
-    return np.unique(values, return_inverse=True)[1]
 
 
 def _unchanged(x: Tensor) -> Corrections:

@@ -22,17 +22,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import train_test_split
 from tqdm.auto import tqdm
 
+from ma_sbi.context import as_codes
 from ma_sbi.diagnostics.reading import (
     Reading,
     as_columns,
     normal_scores,
     read_context,
+    whitened,
 )
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.validation import as_count
@@ -128,7 +129,7 @@ def dependence_test(
     columns = as_columns(a, "a")
     n = len(columns)
     reading = read_context(b, n, encoder)
-    strata = np.zeros(n, int) if groups is None else _strata(groups, n)
+    strata = np.zeros(n, int) if groups is None else as_codes(groups, "groups", n)
     rng = np.random.default_rng(seed)
     if columns.shape[1] == 0 or reading.is_constant:
         # What never changes depends on nothing.
@@ -140,13 +141,6 @@ def dependence_test(
         blocks = _blocks(columns, rng)
         statistics = _hsic(blocks, context, strata, num_permutations, rng, show_progress)
     return _conclude(statistics, kind, n)
-
-
-def _strata(groups: Any, n: int) -> np.ndarray:
-    codes = pd.factorize(pd.Series(np.asarray(groups)), use_na_sentinel=False)[0]
-    if len(codes) != n:
-        raise ValueError(f"groups must have one entry per row, got {len(codes)} for {n}")
-    return codes
 
 
 def _conclude(statistics: dict[str, np.ndarray], kind: str, n: int) -> Dependence:
@@ -294,7 +288,7 @@ def _context_features(reading: Reading, rng: np.random.Generator) -> np.ndarray:
         each = [_cosines(axis) for axis in axes.T]
         if axes.shape[1] > 1:
             each.append(_fourier(normal_scores(axes), 1.0, NUM_FOURIER, rng))
-        inside = _leading(np.hstack(each), MOST_CONTEXT_FEATURES)
+        inside = whitened(np.hstack(each))[:, :MOST_CONTEXT_FEATURES]
         features = np.zeros((len(reading), inside.shape[1]))
         features[known] = inside
     if not known.all():
@@ -325,11 +319,3 @@ def _principal_axes(columns: np.ndarray) -> np.ndarray:
     _, scale, axes = np.linalg.svd(centred.T @ centred)
     keep = min(MOST_AXES, int((scale > 1e-9 * scale[0]).sum()))
     return np.round(centred @ axes[:keep].T, 9)
-
-
-def _leading(features: np.ndarray, most: int) -> np.ndarray:
-    """Whiten features and keep the leading directions."""
-    centred = features - features.mean(axis=0)
-    scale, axes = np.linalg.eigh(centred.T @ centred / len(centred))
-    order = np.flatnonzero(scale > 1e-6 * scale[-1])[::-1][:most]
-    return centred @ (axes[:, order] / np.sqrt(scale[order]))

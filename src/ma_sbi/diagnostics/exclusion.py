@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.linear_model import RidgeCV
 
+from ma_sbi.context import as_codes
 from ma_sbi.diagnostics.dependence import Dependence, dependence_test
-from ma_sbi.diagnostics.reading import Reading, departures, read_context
+from ma_sbi.diagnostics.reading import Reading, as_rows, departures, read_context
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
-from ma_sbi.validation import as_matrix, as_pairs
+from ma_sbi.validation import as_pairs
 
 __all__ = ["Exclusion", "exclusion_test", "explained_variance"]
 
 FOLDS = 5
-FEWEST_ROWS = 20
 PENALTIES = tuple(10.0**power for power in range(-4, 5))
 MOST_LABELS = 256
 
@@ -200,14 +199,14 @@ def explained_variance(
     Returns:
         The share; NaN if the values never change.
     """
-    matrix = _double(values, "values")
+    matrix = as_rows(values, "values")
     reading = read_context(context, len(matrix), encoder)
     return _share(matrix, reading, _folds(len(matrix), groups, seed))
 
 
 def _check(x_sim: Any, x_obs: Any, theta: Any) -> dict[str, np.ndarray]:
     sides = {"x_sim": x_sim, "x_obs": x_obs, "theta": theta}
-    given = {name: _double(side, name) for name, side in sides.items() if side is not None}
+    given = {name: as_rows(side, name) for name, side in sides.items() if side is not None}
     if not given:
         raise ValueError("pass x_sim, x_obs or theta: the context alone cannot be tested")
     if x_sim is not None and x_obs is not None:
@@ -219,22 +218,9 @@ def _check(x_sim: Any, x_obs: Any, theta: Any) -> dict[str, np.ndarray]:
     return given
 
 
-def _double(values: Any, name: str) -> np.ndarray:
-    matrix = as_matrix(values, name, dtype=torch.float64, device="cpu", column=True).numpy()
-    if len(matrix) < FEWEST_ROWS:
-        raise ValueError(f"{name} must have at least {FEWEST_ROWS} rows, got {len(matrix)}")
-    return matrix
-
-
 def _folds(n: int, groups: Any, seed: int | None) -> np.ndarray:
     """Deal rows, or whole groups, out to folds, shape ``(n,)``."""
-    units = np.arange(n)
-    if groups is not None:
-        units = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
-        if len(units) != n:
-            raise ValueError(
-                f"groups must have one entry per row, got {len(units)} for {n}"
-            )
+    units = np.arange(n) if groups is None else as_codes(groups, "groups", n)
     num_units = int(units.max()) + 1
     if num_units < 2:
         raise ValueError("groups must name at least two groups")

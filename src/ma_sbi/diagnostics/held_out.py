@@ -14,9 +14,9 @@ from scipy import stats
 from sklearn.base import clone
 from torch import Tensor
 
-from ma_sbi.context import as_entries, distinct, is_missing
+from ma_sbi.context import as_codes, as_entries, distinct, is_missing
 from ma_sbi.correctors.composed import FittedCorrector, encode
-from ma_sbi.correctors.cross_fitting import _codes, _Table
+from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.correctors.shift import ShiftCorrector
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, NumberEncoder
 from ma_sbi.protocols import Context, Encoder
@@ -168,7 +168,7 @@ def hold_out(
             f"cross-validation needs at least {FEWEST_ROWS} rows, got {n}: there is not "
             "enough to learn from and to check with"
         )
-    codes = np.arange(n) if groups is None else _codes(groups, "groups", n)
+    codes = np.arange(n) if groups is None else as_codes(groups, "groups", n)
     if codes.max() + 1 < FEWEST_GROUPS:
         raise ValueError(
             f"cross-validation needs at least {FEWEST_GROUPS} groups, got {codes.max() + 1}"
@@ -182,7 +182,7 @@ def hold_out(
     delta = observed - simulated
     marginal, predicted, common = (torch.empty_like(delta) for _ in range(3))
     uniques, numbers = distinct(entries)
-    table = _Table(encode(clone(corrector.encoder).fit(entries), uniques).numpy())
+    table = EncodingTable(encode(clone(corrector.encoder).fit(entries), uniques).numpy())
     training: list[Tensor] = []
     with warnings.catch_warnings():
         # That all contexts of a fold are equal, or one is new in it, says nothing of all.

@@ -30,7 +30,14 @@ from scipy.spatial.distance import cdist
 from scipy.special import digamma
 from tqdm.auto import tqdm
 
-from ma_sbi.diagnostics.reading import as_columns, as_labels, normal_scores, read_context
+from ma_sbi.diagnostics.reading import (
+    SMALLEST_VARIANCE,
+    as_columns,
+    as_labels,
+    normal_scores,
+    read_context,
+    whitened,
+)
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.validation import as_count
 
@@ -41,8 +48,6 @@ MOST_NEIGHBOUR_DIMS = 5
 # Principal components that are kept of a wide matrix, and rows for each.
 MOST_COMPONENTS = 20
 ROWS_PER_COMPONENT = 20
-# Directions with less of the largest variance are rounding errors.
-SMALLEST_VARIANCE = 1e-5
 # Rows for neighbours in several dimensions, where counting is slow.
 MOST_ROWS = 2_000
 MOST_ROWS_NULL = 1_000
@@ -400,7 +405,7 @@ def _calibrated(
 
 def _likeness_to_gaussian(joint: np.ndarray) -> float:
     """Compare squared lengths of whitened rows with their law; one if it is right."""
-    white = _whitened(joint)
+    white = whitened(joint)
     lengths = np.square(white).sum(axis=1)
     distance = stats.kstest(lengths, stats.chi2(white.shape[1]).cdf).statistic
     excess = max(0.0, distance - 1 / np.sqrt(len(joint)))
@@ -415,7 +420,7 @@ def _statistic(
     The first ``rows`` are permuted among themselves, and so are the others: a group of
     permutations like any other, but distances need to be known only once.
     """
-    a, b = _whitened(a), _whitened(b)
+    a, b = whitened(a), whitened(b)
     some, others = np.arange(rows), np.arange(rows, len(a))
     if a.shape[1] + b.shape[1] > 2:
         left, right = (
@@ -546,18 +551,9 @@ def _principal(columns: np.ndarray) -> np.ndarray:
     return np.round(centred @ axes[:most].T, 9)
 
 
-def _whitened(columns: np.ndarray) -> np.ndarray:
-    centred = columns - columns.mean(axis=0)
-    scale, axes = np.linalg.eigh(centred.T @ centred / len(columns))
-    keep = scale > SMALLEST_VARIANCE * scale[-1]
-    order = np.flatnonzero(keep)[::-1]
-    # Equal rows must stay equal to the last bit.
-    return np.round(centred @ (axes[:, order] / np.sqrt(scale[order])), 9)
-
-
 def _canonical(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rotate two sides to canonical coordinates; returns them and the correlations."""
-    a, b = _whitened(a), _whitened(b)
+    a, b = whitened(a), whitened(b)
     left, rho, right = np.linalg.svd(a.T @ b / len(a))
     a, b = np.round(a @ left, 9), np.round(b @ right.T, 9)
     return a, b, np.clip(rho, 0.0, 1 - 1e-9)
@@ -578,7 +574,7 @@ def _twin(
     n: int, p: int, q: int, rho: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw Gaussians whose sample has exactly these canonical correlations."""
-    noise = _whitened(rng.standard_normal((n, p + q)))
+    noise = whitened(rng.standard_normal((n, p + q)))
     a, b = noise[:, :p], noise[:, p:].copy()
     b[:, : len(rho)] = rho * a[:, : len(rho)] + np.sqrt(1 - rho**2) * b[:, : len(rho)]
     return a, b

@@ -20,9 +20,11 @@ __all__ = [
     "Reading",
     "as_columns",
     "as_labels",
+    "as_rows",
     "departures",
     "normal_scores",
     "read_context",
+    "whitened",
 ]
 
 # Fewer rows tell nothing about a regime's law.
@@ -30,6 +32,8 @@ FEWEST_ROWS = 20
 FEWEST_PER_LABEL = 5
 # About a hundred units in the last place of float32.
 RESOLUTION = 2.0**-17
+# Directions with less of the largest variance are rounding errors.
+SMALLEST_VARIANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -96,11 +100,17 @@ def departures(x_obs: Any, x_sim: Any) -> Tensor:
     return (delta / step).round() * step
 
 
-def as_columns(values: Any, name: str) -> np.ndarray:
-    """Check a matrix with one row per observation, and drop its constant columns."""
+def as_rows(values: Any, name: str) -> np.ndarray:
+    """Check a matrix with one row per observation, of which there must be some."""
     matrix = as_matrix(values, name, dtype=torch.float64, device="cpu", column=True).numpy()
     if len(matrix) < FEWEST_ROWS:
         raise ValueError(f"{name} must have at least {FEWEST_ROWS} rows, got {len(matrix)}")
+    return matrix
+
+
+def as_columns(values: Any, name: str) -> np.ndarray:
+    """Check a matrix with one row per observation, and drop its constant columns."""
+    matrix = as_rows(values, name)
     return matrix[:, np.ptp(matrix, axis=0) > 0]
 
 
@@ -108,6 +118,15 @@ def normal_scores(columns: np.ndarray) -> np.ndarray:
     """Give every column a normal law by its ranks; ties stay ties."""
     ranks = stats.rankdata(columns, axis=0)
     return stats.norm.ppf((ranks - 0.5) / len(columns))
+
+
+def whitened(columns: np.ndarray) -> np.ndarray:
+    """Rotate to uncorrelated columns of unit variance, the widest first."""
+    centred = columns - columns.mean(axis=0)
+    scale, axes = np.linalg.eigh(centred.T @ centred / len(columns))
+    order = np.flatnonzero(scale > SMALLEST_VARIANCE * scale[-1])[::-1]
+    # Equal rows must stay equal to the last bit.
+    return np.round(centred @ (axes[:, order] / np.sqrt(scale[order])), 9)
 
 
 def read_context(
