@@ -175,18 +175,14 @@ def leaks(theta, rng):
     return {
         "none, labels": rng.integers(4, size=n).tolist(),
         "none, number": rng.standard_normal(n),
-        "none, text": [
-            f"run {i}: level {word}" for i, word in zip(number, chance, strict=True)
-        ],
+        "none, text": notes(chance),
         "sign of theta_1": sign.tolist(),
         "|theta_3| large": np.where(other > np.median(other), "hot", "cold").tolist(),
         "quartile of theta_1": pd.qcut(first, 4, labels=False).tolist(),
         "sign, 30 % of the time": np.where(rng.random(n) < 0.3, sign, chance).tolist(),
         "spread of theta": np.where(spread > np.median(spread), "wide", "narrow").tolist(),
         "theta_1 + noise": first + first.std() * rng.standard_normal(n),
-        "text names the sign": [
-            f"run {i}: level {word}" for i, word in zip(number, sign, strict=True)
-        ],
+        "text names the sign": notes(sign),
     }
 
 

@@ -9,7 +9,7 @@ import torch
 
 from ma_sbi import CategoryEncoder, ComposedCorrector, from_callable
 from ma_sbi.correctors import Affine, Point, Ridge
-from ma_sbi.diagnostics import three_way
+from ma_sbi.diagnostics import three_way, weak_context
 
 PARTS = ("marginal", "conditional", "total")
 # Regime means (1.2, 0) and (-0.4, 0): mean 0.4, deviations +-0.8: shares 0.2 and 0.8.
@@ -72,6 +72,36 @@ def test_a_context_that_says_nothing_is_shown_not_to_matter():
     assert not found.gap.to_oracle.equivalent
     # Mean 0.16 of 0.16 + 0.64 + 0.18.
     assert found.total.value == pytest.approx(0.16 / 0.98, abs=0.04)
+
+
+def test_copies_of_rows_are_no_more_evidence():
+    """Five copies of each row, one group: intervals and tests are those of one copy."""
+    context, x_obs, x_sim, _ = world(60, noise=0.5)
+    once = three_way(context, x_obs, x_sim, posterior=EXACT, folds=20, seed=0)
+    many = three_way(
+        context * 5,
+        x_obs.repeat(5, 1),
+        x_sim.repeat(5, 1),
+        posterior=EXACT,
+        folds=20,
+        groups=list(range(60)) * 5,
+        seed=0,
+    )
+    widths = [
+        [one.high - one.low for one in (found.context_matters_not, found.gap.total)]
+        for found in (once, many)
+    ]
+    assert many.context_matters_not.num_pairs == 60
+    # The bootstrap of the gap knows its width to a few percent.
+    assert widths[1] == pytest.approx(widths[0], rel=0.15)
+
+
+def test_the_test_of_the_context_has_the_interval_of_its_share():
+    context, x_obs, x_sim, _ = world(200, noise=0.5)
+    found = three_way(context, x_obs, x_sim, seed=0).context_matters_not
+    share = weak_context(context, x_obs, x_sim, seed=0).conditional
+    # The one by the mean of what the corrector predicts, the other by the mean departure.
+    assert (found.low, found.high) == pytest.approx((share.low, share.high), abs=0.01)
 
 
 def test_where_there_is_no_gap_it_is_blank():

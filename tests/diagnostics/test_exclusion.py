@@ -106,6 +106,23 @@ def test_groups_are_held_out_as_a_whole():
     assert explained_variance(values, person, groups=person, seed=0) < 0.05
 
 
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_a_context_that_never_changes_within_groups_is_not_said_to_pass(kind):
+    """A perfect leak between people, of which permutations within people know nothing."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(100), 4)
+    theta = np.abs(rng.standard_normal(100))[person] * np.where(
+        rng.random(400) < 0.5, 1, -1
+    )
+    size = np.abs(theta)
+    context = size if kind == "numbers" else np.where(size > 0.7, "large", "small")
+    found = exclusion_test(context, theta, groups=person, num_permutations=9, seed=0)
+    assert found.passed is None
+    assert "never changes within a group" in str(found)
+    moved = exclusion_test(np.roll(context, 1), theta, groups=person, num_permutations=9)
+    assert moved.passed is not None
+
+
 def test_equal_departures_have_no_share(draws):
     found = exclusion_test(
         draws.context, draws.x_sim, draws.x_sim, num_permutations=9, seed=0

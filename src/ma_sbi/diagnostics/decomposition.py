@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from ma_sbi.correctors.composed import FittedCorrector
@@ -134,7 +135,6 @@ def three_way(
         held.share(losses["npe"], losses[part])
         for part in ("marginal", "conditional", "total")
     )
-    whole = losses["npe"].mean().clamp(min=1e-300)
     gap = None
     if posterior is not None:
         chosen = torch.randperm(len(held.delta), generator=generator(derive(seed, "rows")))[
@@ -153,23 +153,57 @@ def three_way(
                     f"got {len(truth)}"
                 )
             truth = truth[chosen]
-        gap = _gap(posterior, shown, truth, margin, num_samples, seed)
+        codes = held.groups[chosen].unique(return_inverse=True)[1]
+        gap = _gap(posterior, shown, truth, codes, margin, num_samples, seed)
     return ThreeWay(
         marginal=marginal,
         conditional=conditional,
         total=total,
-        context_matters_not=tost_paired(
-            losses["marginal"] / whole, losses["total"] / whole, margin=margin
+        context_matters_not=_equivalence(
+            held.share(losses["marginal"], losses["total"]),
+            int(held.groups.max()) + 1,
+            margin,
         ),
         gap=gap,
         margin=margin,
     )
 
 
+def _equivalence(share: Estimate, num_groups: int, margin: float) -> Equivalence:
+    """Make two one-sided tests of a share, by the error behind its interval.
+
+    The plain paired test would take rows of a group, and the errors of folds that share
+    most of their rows, for independent.
+    """
+    error = (share.high - share.value) / float(stats.t.ppf(0.975, num_groups - 1))
+    slack = margin - abs(share.value)
+    if error > 0:
+        p_value = float(stats.t.sf(slack / error, num_groups - 1))
+    else:  # there is no departure, or it is the same everywhere
+        p_value = 0.0 if slack > 0 else 1.0
+    return Equivalence(
+        difference=share.value,
+        std=error * num_groups**0.5,
+        low=share.low,
+        high=share.high,
+        p_value=p_value,
+        margin=margin,
+        num_pairs=num_groups,
+    )
+
+
+def _by_group(values: Tensor, groups: Tensor) -> Tensor:
+    """Add up the values of each group, in units that keep their mean."""
+    num_groups = int(groups.max()) + 1
+    sums = torch.zeros(num_groups, dtype=values.dtype).index_add_(0, groups, values)
+    return sums * num_groups / len(values)
+
+
 def _gap(
     posterior: AmortizedPosterior,
     shown: dict[str, Tensor],
     theta: Tensor | None,
+    groups: Tensor,
     margin: float,
     num_samples: int,
     seed: int | None,
@@ -185,7 +219,8 @@ def _gap(
     scale = torch.where(spread > 0, spread, torch.ones_like(spread))
     truth = means["oracle"] if theta is None else theta.double()
     error = {
-        name: ((mean - truth) / scale).square().mean(dim=1) for name, mean in means.items()
+        name: _by_group(((mean - truth) / scale).square().mean(dim=1), groups)
+        for name, mean in means.items()
     }
     closed = {
         part: gap_closed(error["npe"], error[part], error["oracle"])

@@ -43,8 +43,9 @@ class Exclusion:
             there are none.
         threshold: Largest share of the simulations' variance that passes.
         level: Level of the tests, all together.
-        passed: Whether both the threshold and the tests are passed; None if neither
-            simulations nor parameters were given.
+        passed: Whether both the threshold and the tests are passed; None if no test could
+            be made: neither simulations nor parameters were given, or the context never
+            changes within groups.
         reasons: Why, in words.
         num_rows: Number of rows.
     """
@@ -131,6 +132,11 @@ def exclusion_test(
     n = len(next(iter(given.values())))
     reading = read_context(context, n, encoder)
     folds = _folds(n, groups, seed)
+    unchanging = (
+        groups is not None
+        and not reading.is_constant
+        and not reading.changes_within(as_codes(groups, "groups", n))
+    )
     shares = {
         name: _share(values, reading, folds)
         for name, values in given.items()
@@ -150,24 +156,28 @@ def exclusion_test(
             show_progress=show_progress,
         )
         for name in ("x_sim", "theta")
-        if name in given
+        if name in given and not unchanging
     }
     nan = float("nan")
     r2_sim = shares.get("x_sim", nan)
     # The smallest of Holm's adjusted p-values is Bonferroni's.
-    p_value = min([1.0, *(len(tests) * one.p_value for one in tests.values())])
-    passed = None if not tests else not r2_sim >= threshold and p_value > level
+    p_value = nan
+    if tests:
+        p_value = min(1.0, len(tests) * min(one.p_value for one in tests.values()))
+    # What is NaN refuses nothing.
+    refused = r2_sim >= threshold or p_value <= level
+    passed = False if refused else True if tests else None
     return Exclusion(
         r2_sim,
         shares.get("x_obs", nan),
         shares.get("delta", nan),
         tests.get("x_sim"),
         tests.get("theta"),
-        p_value if tests else nan,
+        p_value,
         threshold,
         level,
         passed,
-        tuple(_reasons(r2_sim, tests, threshold, level, reading)),
+        tuple(_reasons(r2_sim, tests, threshold, level, reading, unchanging=unchanging)),
         n,
     )
 
@@ -276,8 +286,10 @@ def _reasons(
     threshold: float,
     level: float,
     reading: Reading,
+    *,
+    unchanging: bool,
 ) -> list[str]:
-    if not tests:
+    if not tests and not unchanging:
         return [
             "Neither simulations nor parameters were given: observations alone mix what "
             "the context may tell with what it must not."
@@ -291,8 +303,13 @@ def _reasons(
             f"The context explains {r2_sim:.1%} of the variance of the simulations, "
             f"{below} the threshold of {threshold:.0%}."
         )
+    if unchanging:
+        reasons.append(
+            "The context never changes within a group, so that permuting it there tests "
+            "nothing: pass one row per group, for example their means."
+        )
     said = {"x_sim": "simulations", "theta": "parameters"}
-    cut = level / len(tests)
+    cut = level / max(len(tests), 1)
     for name, test in tests.items():
         leaks = test.p_value <= cut
         reasons.append(

@@ -66,6 +66,13 @@ class Reading:
         codes = np.minimum(place[self.labels], most - 1)
         return np.eye(codes.max() + 1)[codes]
 
+    def changes_within(self, groups: np.ndarray) -> bool:
+        """Whether entries differ within any group, of codes from zero on."""
+        seen = self.values if self.labels is None else self.labels[:, None]
+        assert seen is not None
+        first = seen[np.unique(groups, return_index=True)[1]][groups]
+        return not np.array_equal(seen, first, equal_nan=True)
+
     @property
     def is_constant(self) -> bool:
         """Whether the context says the same in every row."""
