@@ -28,7 +28,7 @@ from instructions import trained as trained_on_trials
 
 from ma_sbi import HashEncoder
 from ma_sbi.datasets import PAPER_COUNTRIES, covid_windows, load_covid, load_response_times
-from ma_sbi.diagnostics import dependence_test, exclusion_test, explained_variance
+from ma_sbi.diagnostics import dependence_test, exclusion_test, held_out_r2
 from ma_sbi.experiments.covid import WindowStudy
 from ma_sbi.experiments.fortnight import FortnightSimulator
 from ma_sbi.experiments.instructions import InstructionStudy, cut_cells
@@ -108,7 +108,7 @@ def per_column(values, context, seed):
     values = torch.as_tensor(values, dtype=torch.float64)
     spread = values.std(dim=0)
     values = values[:, spread > 1e-9] / spread[spread > 1e-9]
-    return explained_variance(values, context, seed=seed) if values.numel() else np.nan
+    return held_out_r2(values, context, seed=seed) if values.numel() else np.nan
 
 
 def passing(name, repeats=40, num_rows=1000):
@@ -204,7 +204,7 @@ def power(repeats, path, *, forest):
                     number = {"num_permutations": 99}
                     x_sim = dependence_test(draws.x_sim, context, **number, **options)
                     theta = dependence_test(draws.theta, context, **number, **options)
-                    share = explained_variance(draws.x_sim, context, **options)
+                    share = held_out_r2(draws.x_sim, context, **options)
                     row = {
                         "x_sim": x_sim.p_value <= 0.05,
                         "theta": theta.p_value <= 0.05,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ma_sbi import HashEncoder
-from ma_sbi.diagnostics import exclusion_test, explained_variance
+from ma_sbi.diagnostics import exclusion_test, held_out_r2
 from ma_sbi.tasks import get_task
 
 
@@ -70,7 +70,7 @@ def test_the_level_holds_for_both_tests_together():
     assert abs(refused / 100 - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 100)
 
 
-def test_explained_variance_is_that_of_the_analysis_of_variance():
+def test_held_out_r2_is_that_of_the_analysis_of_variance():
     rng = np.random.default_rng(0)
     label = np.arange(4000) % 4
     values = label[:, None] * [2.0, 0.0] + rng.standard_normal((4000, 2))
@@ -78,15 +78,15 @@ def test_explained_variance_is_that_of_the_analysis_of_variance():
     truth = 5 / 7
     # Delta method: the deviation of a squared correlation is 2 r (1 - r^2) / sqrt(n).
     error = 2 * math.sqrt(truth) * (1 - truth) / math.sqrt(4000)
-    assert abs(explained_variance(values, label, seed=0) - truth) < 4 * error
+    assert abs(held_out_r2(values, label, seed=0) - truth) < 4 * error
 
 
-def test_explained_variance_of_a_number_is_the_squared_correlation():
+def test_held_out_r2_of_a_number_is_the_squared_correlation():
     rng = np.random.default_rng(0)
     number = rng.standard_normal(4000)
     values = number + rng.standard_normal(4000)
     error = 2 * math.sqrt(0.5) * 0.5 / math.sqrt(4000)
-    assert abs(explained_variance(values, number, seed=0) - 0.5) < 4 * error
+    assert abs(held_out_r2(values, number, seed=0) - 0.5) < 4 * error
 
 
 def test_it_is_held_out():
@@ -94,7 +94,7 @@ def test_it_is_held_out():
     rng = np.random.default_rng(0)
     values = rng.standard_normal((600, 1))
     label = np.repeat(np.arange(100), 6)
-    assert explained_variance(values, label, seed=0) < 0.05
+    assert held_out_r2(values, label, seed=0) < 0.05
 
 
 def test_groups_are_held_out_as_a_whole():
@@ -102,8 +102,8 @@ def test_groups_are_held_out_as_a_whole():
     rng = np.random.default_rng(0)
     person = np.repeat(np.arange(20), 20)
     values = 5 * rng.standard_normal(20)[person] + rng.standard_normal(400)
-    assert explained_variance(values, person, seed=0) > 0.9
-    assert explained_variance(values, person, groups=person, seed=0) < 0.05
+    assert held_out_r2(values, person, seed=0) > 0.9
+    assert held_out_r2(values, person, groups=person, seed=0) < 0.05
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])

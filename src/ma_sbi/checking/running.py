@@ -32,7 +32,7 @@ from ma_sbi.diagnostics.departure_family import (
     departure_family,
 )
 from ma_sbi.diagnostics.dependence import NUM_COSINES, Dependence, dependence_test
-from ma_sbi.diagnostics.exclusion import Exclusion, exclusion_test, explained_variance
+from ma_sbi.diagnostics.exclusion import Exclusion, exclusion_test, held_out_r2
 from ma_sbi.diagnostics.held_out import HeldOut, hold_out
 from ma_sbi.diagnostics.information import Information, mutual_information
 from ma_sbi.diagnostics.out_of_distribution import OutOfDistribution, out_of_distribution
@@ -488,7 +488,7 @@ class Diagnosis:
             }
             return (
                 dependence_test(mean, subject.entries, **options),
-                explained_variance(mean, subject.entries, **options),
+                held_out_r2(mean, subject.entries, **options),
             )
 
         before, share_before = test(subject.x_obs)

@@ -4,11 +4,7 @@ from ma_sbi.diagnostics.coverage import Coverage, CoveredShare, coverage
 from ma_sbi.diagnostics.decomposition import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.departure_family import DepartureFamily, departure_family
 from ma_sbi.diagnostics.dependence import Dependence, dependence_test
-from ma_sbi.diagnostics.exclusion import (
-    Exclusion,
-    exclusion_test,
-    explained_variance,
-)
+from ma_sbi.diagnostics.exclusion import Exclusion, exclusion_test, held_out_r2
 from ma_sbi.diagnostics.held_out import Estimate, HeldOut, encoder_for, hold_out
 from ma_sbi.diagnostics.information import Information, ksg, mutual_information, ross
 from ma_sbi.diagnostics.out_of_distribution import (
@@ -26,8 +22,8 @@ __all__ = [
     "CoveredShare",
     "DepartureFamily",
     "Dependence",
-    "Exclusion",
     "Estimate",
+    "Exclusion",
     "GapByPart",
     "HeldOut",
     "Information",
@@ -43,7 +39,7 @@ __all__ = [
     "dependence_test",
     "encoder_for",
     "exclusion_test",
-    "explained_variance",
+    "held_out_r2",
     "hold_out",
     "ksg",
     "mutual_information",

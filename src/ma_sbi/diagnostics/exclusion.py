@@ -21,7 +21,7 @@ from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_pairs
 
-__all__ = ["Exclusion", "exclusion_test", "explained_variance"]
+__all__ = ["Exclusion", "exclusion_test", "held_out_r2"]
 
 FOLDS = 5
 PENALTIES = tuple(10.0**power for power in range(-4, 5))
@@ -182,7 +182,7 @@ def exclusion_test(
     )
 
 
-def explained_variance(
+def held_out_r2(
     values: Any,
     context: Context,
     *,

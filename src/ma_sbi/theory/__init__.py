@@ -14,8 +14,8 @@ from ma_sbi.theory.estimation import (
     triples_needed,
 )
 from ma_sbi.theory.gaussian import (
-    Estimate,
     GaussianWorld,
+    MonteCarloMean,
     canonical_information,
     canonical_mmse,
 )
@@ -49,9 +49,9 @@ from ma_sbi.theory.transport import (
 
 __all__ = [
     "Coupling",
-    "Estimate",
     "GaussianWorld",
     "ModalDeparture",
+    "MonteCarloMean",
     "Transport",
     "announced_tail",
     "bounded_bound",

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from ma_sbi.validation import as_count, check_positive
 
-__all__ = ["Estimate", "GaussianWorld", "canonical_information", "canonical_mmse"]
+__all__ = ["GaussianWorld", "MonteCarloMean", "canonical_information", "canonical_mmse"]
 
 Array = NDArray[np.float64]
 
 
-class Estimate(NamedTuple):
-    """A Monte Carlo mean.
+class MonteCarloMean(NamedTuple):
+    """A mean over draws.
 
     Attributes:
         value: The mean.
@@ -153,8 +153,8 @@ class GaussianWorld:
 
     def simulate_reduction(
         self, correlations: Any, num_draws: int = 200_000, *, seed: int = 0
-    ) -> Estimate:
-        r"""Estimate the reduction from joint draws of delta and z.
+    ) -> MonteCarloMean:
+        r"""MonteCarloMean the reduction from joint draws of delta and z.
 
         .. math:: \alpha^2 \left(\|\delta\|^2 - \|\delta - E[\delta \mid z]\|^2\right)
 
@@ -171,7 +171,9 @@ class GaussianWorld:
         delta = predicted + self.departure_scale * np.sqrt(1 - rho**2) * noise
         gain = np.square(delta) - np.square(delta - predicted)
         gains = self.alpha**2 * gain.sum(axis=1)
-        return Estimate(float(gains.mean()), float(gains.std() / math.sqrt(num_draws)))
+        return MonteCarloMean(
+            float(gains.mean()), float(gains.std() / math.sqrt(num_draws))
+        )
 
     def _match(self, correlations: Any) -> Array:
         rho = _correlations(correlations)
