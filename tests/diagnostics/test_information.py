@@ -156,6 +156,18 @@ def test_rounding_errors_are_not_departures():
     assert found.value == pytest.approx(math.log(2), abs=0.01)
 
 
+def test_departures_that_are_small_beside_the_largest_entry_are_kept():
+    """Heavy tails: the largest of these is 1e6, the departures are of size one."""
+    rng = np.random.default_rng(0)
+    x = np.exp(3 * rng.standard_normal((2000, 1)))
+    x[0] = 1e6
+    delta = rng.choice([-1.0, 1.0], size=(2000, 1))
+    np.testing.assert_allclose(departures(x + delta, x), delta, atol=1e-8)
+    # What float32 makes of a constant shift is still rounding.
+    single = torch.from_numpy(x).float()
+    assert len(departures(single + 64, single).unique()) == 1
+
+
 def test_a_discrete_departure_against_a_number_is_bounded_by_its_entropy():
     rng = np.random.default_rng(0)
     number = rng.standard_normal(2000)

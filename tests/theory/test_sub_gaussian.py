@@ -172,6 +172,7 @@ def test_the_lipschitz_form_has_the_constant_of_theorem_1():
         (lambda: LAWS["rademacher"].couple(1.0), "rho must lie between"),
         (lambda: LAWS["bimodal"].rare_context(), "for a discrete law"),
         (lambda: LAWS["asymmetric"].rare_context(0.9), "must be smaller"),
+        (lambda: LAWS["asymmetric"].rare_context(1.0), "probability must lie between"),
     ],
 )
 def test_bad_input_is_refused(call, message):

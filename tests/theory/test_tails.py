@@ -49,7 +49,7 @@ def test_the_residual_at_three_is_above_the_papers_in_one_dimension_only():
     assert all(truncation_residual(1.0, dim) > 0.5 for dim in (1, 10, 1000))
 
 
-def test_a_sub_gaussian_law_can_leave_ten_times_the_papers_residual():
+def test_a_sub_gaussian_law_can_leave_eight_times_the_papers_residual():
     """Two points, the far one just beyond three tau in one dimension."""
     share = 0.01099
     tau = math.sqrt(two_point_proxy(share))

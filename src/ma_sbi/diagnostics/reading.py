@@ -30,8 +30,10 @@ __all__ = [
 # Fewer rows tell nothing about a regime's law.
 FEWEST_ROWS = 20
 FEWEST_PER_LABEL = 5
-# About a hundred units in the last place of float32.
+# About a hundred units in the last place of float32, and how much of a spread that is more
+# than such dust, of a few units, may be lost by rounding.
 RESOLUTION = 2.0**-17
+MOST_LOST = 0.1
 # Directions with less of the largest variance are rounding errors.
 SMALLEST_VARIANCE = 1e-5
 
@@ -86,7 +88,8 @@ def departures(x_obs: Any, x_sim: Any) -> Tensor:
 
     A constant shift of float32 data comes back with rounding errors, and what should be
     one value per regime would look continuous. Differences are rounded to about a hundred
-    units in the last place of the largest entry of their column.
+    units in the last place of the largest entry of their column; not in a column whose
+    differences are so small beside its largest entry that rounding would change them.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``.
@@ -104,7 +107,10 @@ def departures(x_obs: Any, x_sim: Any) -> Tensor:
     delta = observed - simulated
     largest = torch.maximum(observed.abs(), simulated.abs()).amax(dim=0)
     step = torch.where(largest > 0, largest * RESOLUTION, torch.ones_like(largest))
-    return (delta / step).round() * step
+    rounded = (delta / step).round() * step
+    spread = delta.std(dim=0, correction=0)
+    lost = (delta - rounded).std(dim=0, correction=0) > MOST_LOST * spread
+    return torch.where(lost & (spread > step / 32), delta, rounded)
 
 
 def as_rows(values: Any, name: str) -> np.ndarray:

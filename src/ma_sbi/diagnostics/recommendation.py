@@ -19,7 +19,7 @@ __all__ = ["Recommendation", "recommend"]
 ROUNDING = 1e-6
 # Beyond this share of variance within regimes a point leaves most of the departure.
 MOSTLY_WITHIN = 0.5
-# Below so many triples per regime, RoPE's and others' networks have too little to learn.
+# Below so many pairs, RoPE's and others' networks have too little to learn from.
 FEW_PAIRS = 50
 
 

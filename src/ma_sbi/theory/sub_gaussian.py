@@ -226,13 +226,15 @@ class ModalDeparture:
         """
         if self.width:
             raise ValueError("the rare context is for a discrete law, width 0")
+        if not 0 < probability < 1:
+            raise ValueError(f"probability must lie between 0 and 1, got {probability!r}")
         _, u = self._modes_proxy()
         # As the proxy is the variance, tilts need to be small; not so small as to cancel.
         u = u if u != 0 else 1e-2 / math.sqrt(self.variance)
         tilted = self.probabilities * np.exp(u * self.modes)
         tilted /= tilted.sum()
         rest = (self.probabilities - probability * tilted) / (1 - probability)
-        if not 0 < probability < 1 or (rest < 0).any():
+        if (rest < 0).any():
             raise ValueError(f"probability must be smaller, got {probability!r}")
         weights, laws = np.array([probability, 1 - probability]), np.stack([tilted, rest])
         explained = weights @ np.square(laws @ self.modes)
