@@ -144,8 +144,7 @@ def test_a_regime_without_departure_is_an_atom_among_continuous_ones():
 
 
 def test_rounding_errors_are_not_departures():
-    torch.manual_seed(0)
-    x = 100 * torch.randn(500, 3)
+    x = 100 * torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
     regime = torch.arange(500) % 2
     delta = departures(x + 0.5 * regime[:, None], x)
     # Rounding alone makes several departures of one.
@@ -260,7 +259,10 @@ def test_few_rows_per_label_do_not_break_it():
 
 @pytest.mark.parametrize(
     ("delta", "context"),
-    [(np.zeros((50, 2)), np.arange(50) % 2), (np.random.rand(50, 2), ["same"] * 50)],  # noqa: NPY002
+    [
+        (np.zeros((50, 2)), np.arange(50) % 2),
+        (np.random.default_rng(0).random((50, 2)), ["same"] * 50),
+    ],
     ids=["delta", "context"],
 )
 def test_what_never_changes_tells_nothing(delta, context):

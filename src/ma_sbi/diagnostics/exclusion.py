@@ -196,8 +196,8 @@ def held_out_r2(
         \sum_{ij} (v_{ij} - \bar v_j)^2
 
     over rows i and columns j, so that columns count by their variance. Each prediction
-    comes from the other four of five folds: the mean of the label, or a ridge regression
-    on numbers or encodings, and :math:`\bar v_j` from the same rows.
+    comes from the other four of five folds, by ridge regression on labels, numbers or
+    encodings, and :math:`\bar v_j` from the same rows.
 
     Args:
         values: Shape ``(n, dim)``.

@@ -282,8 +282,12 @@ def _with_vectors(
     a, b = (_principal(normal_scores(side)) for side in (columns, values))
     n = len(a)
     slow = a.shape[1] + b.shape[1] > 2
-    usual = FEWEST_NEIGHBOURS if slow else max(FEWEST_NEIGHBOURS, n // ROWS_PER_NEIGHBOUR)
-    k = options.num_neighbours or usual
+
+    def neighbours(rows: int) -> int:
+        more = 0 if slow else rows // ROWS_PER_NEIGHBOUR
+        return options.num_neighbours or max(FEWEST_NEIGHBOURS, more)
+
+    k = neighbours(n)
 
     def calibrated(rows: np.ndarray, shuffled: np.ndarray) -> float:
         most = MOST_ROWS * len(rows) // n if slow else len(rows)
@@ -292,7 +296,7 @@ def _with_vectors(
     rows_null = min(n, MOST_ROWS_NULL if slow else MOST_ROWS_LINE)
     # The order of the rows may mean something, and the test looks at the first only.
     mixed = options.rng.permutation(n)
-    test = _statistic(a[mixed], b[mixed], k, rows_null)
+    test = _statistic(a[mixed], b[mixed], neighbours(rows_null), rows_null)
     return _conclude(calibrated, n, rows_null, float("inf"), "ksg", options, test)
 
 
