@@ -2,6 +2,8 @@
 
     python benchmarks/check.py --csv results/check.csv
 
+The default seed was not looked at while thresholds of the check were chosen.
+
 Worlds: five tasks whose context tells the regime, tells nothing, is right half of the
 time, or has nothing to tell; contexts that leak theta, with and without a departure; and
 the COVID and instruction data (with MA_SBI_DATA), where policies and instructions change
@@ -42,7 +44,8 @@ def worlds(seed):
         yield from leak_worlds(name, seed)
     try:
         for source in (covid, response_times):
-            for name, stand_in, context, x_sim, x_obs, _ in source(Path("build"), seed):
+            # Their posteriors were trained with seed 0.
+            for name, stand_in, context, x_sim, x_obs, _ in source(Path("build"), 0):
                 if stand_in == "predicted" and len(x_obs) >= 20:
                     given = {"x_obs": x_obs, "context": context}
                     yield name, "predicted", {"do not use"}, given | {"x_sim": x_sim}
@@ -127,6 +130,6 @@ def main(given):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--csv")
     main(parser.parse_args())

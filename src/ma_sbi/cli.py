@@ -166,6 +166,8 @@ def check(
     from ma_sbi.checking.wording import printable
 
     try:
+        if html is not None and not html.absolute().parent.is_dir():
+            raise ValueError(f"there is no folder {html.parent} for the page")
         result = _check(file, posterior, context or [], groups, require or [], seed)
         if html is not None:
             result.to_html(html)
@@ -200,6 +202,8 @@ def _check(
             raise ValueError(
                 f"there is no verdict {one!r}; known are {', '.join(VERDICTS)}"
             )
+    if model is not None and not model.is_file():
+        raise ValueError(f"there is no model in {model}")
     held = read_observations(file, context=context, groups=groups)
 
     # Imported late: a bad file is refused before torch and sbi are there.

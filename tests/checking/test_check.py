@@ -68,10 +68,10 @@ def test_an_informative_context_is_used(full):
 
 
 def test_everything_is_run_that_the_data_allow(full):
-    assert set(full.figures) == set(QUESTIONS)
     # A shift is the right family, and a callable knows no training range.
+    assert set(full.figures) == set(QUESTIONS) - {"affine"}
     skipped = {name for name, one in full.figures.items() if isinstance(one, str)}
-    assert skipped == {"affine", "training_range"}
+    assert skipped == {"training_range"}
 
 
 def test_the_correction_is_held_out_and_right(full, world):
@@ -94,6 +94,8 @@ def test_means_stop_moving_with_the_context(full):
 def test_an_uninformative_context_leaves_the_marginal_part(world):
     found = ma_sbi.check(world.x_obs, world.other, x_sim=world.x_sim, seed=0)
     assert found.verdict == "use the marginal part only", found
+    assert found.recommendation.corrector == "ShiftCorrector"
+    assert "same context" in found.recommendation.reasons[0]
 
 
 def test_an_uninformative_context_and_no_mean_leave_nothing():
@@ -102,6 +104,7 @@ def test_an_uninformative_context_and_no_mean_leave_nothing():
     found = ma_sbi.check(centred, world.other, x_sim=world.x_sim, seed=0)
     assert found.verdict == "do not use", found
     assert "good news" not in found.reasons[0]
+    assert not found.recommendation.method.startswith("ma_sbi")
 
 
 def test_a_noisy_context_asks_for_care(world):
@@ -219,6 +222,17 @@ def test_groups_with_one_context_each_are_compared_by_their_means():
     assert found.verdict == "use with care", found  # 60 groups are few
 
 
+def test_a_context_per_group_is_said_to_be_unseen_when_held_out():
+    rng = torch.Generator().manual_seed(0)
+    group = torch.arange(4).repeat_interleave(30)
+    x_sim = torch.randn(120, 2, generator=rng)
+    x_obs = x_sim + torch.tensor([[2.0, 0], [-2.0, 0], [0, 2.0], [0, -2.0]])[group]
+    found = ma_sbi.check(x_obs, group, x_sim=x_sim, groups=group, seed=0)
+    assert found.verdict == "do not use"
+    assert any("one group only" in reason for reason in found.reasons)
+    assert "there are 4 groups" in found.figures["exclusion"]
+
+
 def test_several_columns_of_context(world):
     table = pd.DataFrame({"regime": world.context, "hour": np.arange(400) % 24 * 1.0})
     found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, seed=0)
@@ -302,6 +316,7 @@ def test_it_prints_itself(full):
 X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
 LABELS = ["a", "b"] * 20
 BAD = {
+    "far from zero": ((X.double() + 1e9, LABELS), {}, "single precision"),
     "three rows": ((X[:3], LABELS[:3]), {}, "at least 20 rows, got 3"),
     "constant context": ((X, ["same"] * 40), {}, "says the same in every row"),
     "missing context": ((X, [None] * 40), {}, "missing in every row"),

@@ -125,6 +125,8 @@ BAD_FILES = {
     "latin.csv": ("x_obs,context\n1,Sch\xf6n\n".encode("latin-1"), "not UTF-8"),
     "ragged.csv": (b"x_obs,context\n1,a\n2,b,c,d\n", "not a table with commas"),
     "long.csv": (b"x_obs,context\n1,a,3\n2,b,4\n", "not a table with commas"),
+    "tabs.csv": (b"x_obs\tcontext\n1\ta\n2\tb\n", "not separated by commas"),
+    "twice.csv": (b"x_obs,context,context\n1,a,b\n", "'context' occurs twice"),
     "text.npz": (b"not an archive", "not an npz file"),
     "rows.xlsx": (b"PK", "known are .npz, .csv, .parquet"),
     "rows": (b"1", "known are .npz, .csv, .parquet"),

@@ -17,7 +17,7 @@ from torch import Tensor
 from ma_sbi.checking.encoding import Reading, read
 from ma_sbi.checking.result import Check, Rows
 from ma_sbi.checking.running import LEAK_SUSPECTED, Diagnosis, Subject
-from ma_sbi.checking.verdict import Facts, Leak, decide
+from ma_sbi.checking.verdict import Facts, Leak, Verdict, decide
 from ma_sbi.context import Entries, as_entries, distinct, is_missing
 from ma_sbi.diagnostics.recommendation import Recommendation, recommend
 from ma_sbi.methods.materials import Need
@@ -32,6 +32,8 @@ FEWEST_ROWS = 20
 # More rows change no verdict, and texts that do not repeat take a while to read.
 MOST_ROWS = 20_000
 MOST_TEXTS = 1_000
+# Share of a column's deviation that rounding may take.
+ROUNDING = 0.01
 # Below this p-value observations differ from simulations.
 UNUSUAL = 0.01
 # Share of the departure that may be left.
@@ -116,11 +118,12 @@ def check(
         diagnosis = Diagnosis(subject, stage, notes=[*notes, *reading.notes])
         diagnosis.run()
     decision = decide(_facts(diagnosis))
+    recommendation = _recommend(diagnosis, free_text=reading.free_text)
     return Check(
         verdict=decision.verdict,
         reasons=decision.reasons,
         figures=diagnosis.figures,
-        recommendation=_recommend(diagnosis, free_text=reading.free_text),
+        recommendation=_agreeing(recommendation, decision.verdict),
         notes=tuple(diagnosis.notes),
         num_rows=len(subject.x_obs),
         num_contexts=len(distinct(subject.entries)[0]),
@@ -135,6 +138,7 @@ def _validate(x_obs: Any, context: Context, x_sim: Any, theta: Any, groups: Any)
     simulated = None
     if x_sim is not None:
         observed, simulated = (side.cpu() for side in as_pairs(x_obs, x_sim))
+    _check_precision(observed)
     truth = None if theta is None else _double(theta, "theta")
     if truth is not None and len(truth) != n:
         raise ValueError(
@@ -165,6 +169,19 @@ def _tidy(entries: Entries) -> Entries:
     if len(telling) <= 1:
         return (telling or columns)[0]
     return pd.concat(telling, axis=1)
+
+
+def _check_precision(x: Tensor) -> None:
+    """Refuse columns whose variation single precision, that of posteriors, would lose."""
+    spread, size = x.std(dim=0), x.abs().amax(dim=0)
+    lost = (spread > 0) & (torch.finfo(torch.float32).eps * size > ROUNDING * spread)
+    if lost.any():
+        column = int(lost.int().argmax())
+        raise ValueError(
+            f"x_obs[{column}] varies by {spread[column]:.2g} about values of "
+            f"{size[column]:.2g}, which single precision cannot hold; subtract a constant "
+            "from that column of x_obs and x_sim"
+        )
 
 
 def _check_context(entries: Entries) -> None:
@@ -286,6 +303,7 @@ def _facts(diagnosis: Diagnosis) -> Facts:
         else outside.after <= STRAY,
         means_move=None if means is None else means.still_move,
         observations_move=None if observations is None else observations.p_value <= 0.05,
+        unseen=diagnosis.contexts_in_one_group,
     )
 
 
@@ -345,6 +363,27 @@ def _recommend(diagnosis: Diagnosis, *, free_text: bool) -> Recommendation | str
         )
     except Exception as error:  # noqa: BLE001 (the figures must not be lost for it)
         return f"No method could be recommended: {error}"
+
+
+def _agreeing(found: Recommendation | str, verdict: Verdict) -> Recommendation | str:
+    """Let the recommendation follow where the verdict rules a correction out."""
+    if isinstance(found, str) or not found.method.startswith("ma_sbi"):
+        return found
+    if verdict == "do not use":
+        reason = "No correction by this context: use the posterior as it is."
+        return Recommendation("npe", None, None, None, (reason,), found.alternatives)
+    if verdict == "use the marginal part only":
+        reason = "Give every row the same context: only the common part is shown to help."
+        departure = found.departure or "Shift"
+        corrector = "ShiftCorrector" if departure == "Shift" else found.corrector
+        return replace(
+            found,
+            corrector=corrector,
+            departure=departure,
+            inference="Point",
+            reasons=(reason,),
+        )
+    return found
 
 
 def _rows(diagnosis: Diagnosis) -> Rows:

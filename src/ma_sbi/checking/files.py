@@ -120,9 +120,24 @@ def _read_csv(path: Path) -> dict[str, Any]:
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path.name} holds no columns") from error
     except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError) as error:
-        said = " ".join(str(error).split())
+        said = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
         raise ValueError(f"{path.name} is not a table with commas: {said}") from error
+    _check_header(path, list(table.columns))
     return _columns(table)
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    """Refuse other separators, and names that occur twice, which pandas would change."""
+    if len(names) == 1 and re.search(r"[;\t]", names[0]):
+        raise ValueError(f"{path.name} is not separated by commas: save it as csv")
+    header = pd.read_csv(
+        path, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig"
+    )
+    given = header.iloc[0].str.strip()
+    if given.duplicated().any():
+        raise ValueError(
+            f"the column {given[given.duplicated()].iloc[0]!r} occurs twice in {path.name}"
+        )
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:

@@ -53,6 +53,8 @@ LEAK_PERMUTATIONS = 1_999
 # Share of the variance of one column: the paper's threshold.
 LEAK_THAT_MATTERS = 0.10
 MOST_ROWS_AFFINE = 500
+# Fewer cannot be permuted to any purpose.
+FEWEST_GROUPS = 20
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 # A diffusion posterior with more steps is sampled with its fast sampler.
 FEW_STEPS = 50
@@ -140,6 +142,12 @@ class Diagnosis:
     def run(self) -> None:
         """Run everything that the data allow."""
         for name, step in self._steps.items():
+            if (
+                name == "affine"
+                and self.found("family") is not None
+                and not self._is_affine
+            ):
+                continue  # a shift is the right family
             self.stage(QUESTIONS[name])
             self.figures[name] = self._attempt(step)
 
@@ -318,6 +326,11 @@ class Diagnosis:
             sums = torch.zeros(num, values.shape[1], dtype=values.dtype)
             return sums.index_add_(0, codes, values) / codes.bincount()[:, None]
 
+        if num < FEWEST_GROUPS:
+            raise _CannotRun(
+                f"The context never changes within a group, and there are {num} groups, "
+                f"expected at least {FEWEST_GROUPS}."
+            )
         first = np.unique(subject.groups, return_index=True)[1]
         observed = average(subject.x_obs)
         assert observed is not None
@@ -328,6 +341,17 @@ class Diagnosis:
             average(subject.x_sim),
             average(subject.theta),
         )
+
+    @property
+    def contexts_in_one_group(self) -> bool:
+        """Whether no context occurs in two groups."""
+        subject = self.subject
+        if subject.groups is None:
+            return False
+        table = pd.DataFrame(
+            {"group": subject.groups, "context": distinct(subject.entries)[1]}
+        )
+        return bool((table.groupby("context")["group"].nunique() == 1).all())
 
     def _leak_power(self) -> LeakPower:
         if self.found("exclusion") is None:
@@ -395,10 +419,9 @@ class Diagnosis:
         )
 
     def _affine(self) -> AffineGain:
+        _ = self._simulated
         if not self._is_affine:
-            raise _CannotRun(
-                "A shift is the right family, or the only one that was asked for."
-            )
+            raise _CannotRun("Whether the departure depends on x is not known.")
         subject, held = self._affine_subject, self._held_affine
         same = pd.Series(["same"] * len(subject.x_obs))
         corrector = ComposedCorrector(

@@ -56,6 +56,8 @@ class Facts:
         inside_range: Whether corrected observations lie where the posterior was trained.
         means_move: Whether means of the (corrected) posterior still move with the context.
         observations_move: Whether the observations depend on the context.
+        unseen: Whether each context occurs in one group only, so that a group that is held
+            out has a context that the others never showed.
     """
 
     leak: Leak = "untested"
@@ -76,6 +78,7 @@ class Facts:
     inside_range: bool | None = None
     means_move: bool | None = None
     observations_move: bool | None = None
+    unseen: bool = False
 
     @property
     def mean_helps(self) -> bool:
@@ -110,12 +113,13 @@ def decide(facts: Facts) -> Decision:
             f"On rows held out the correction does harm: it takes away {facts.total} of "
             "the departure."
         )
-        return Decision("do not use", (reason,))
+        return Decision("do not use", (reason, *_unseen(facts)))
     if not facts.total.low > 0:
         return Decision("do not use", _not_shown(facts))
+    kind = "an affine correction" if facts.affine else "the correction"
     gain = (
-        f"On rows held out the correction takes away {facts.total} of the departure, of "
-        f"which the context adds {facts.conditional}."
+        f"On rows held out {kind} takes away {facts.total} of the departure, of which the "
+        f"context adds {facts.conditional}."
     )
     doubts = _doubts(facts)
     if doubts:
@@ -169,7 +173,17 @@ def _not_shown(facts: Facts) -> tuple[str, ...]:
     ]
     if _lacks_triples(facts):
         reasons.append(_too_few(facts))
-    return tuple(reasons)
+    return (*reasons, *_unseen(facts))
+
+
+def _unseen(facts: Facts) -> list[str]:
+    if not facts.unseen:
+        return []
+    return [
+        "Each context occurs in one group only: whole groups are held out, and what the "
+        "others say of a context that they never had is a guess. Leave the groups out, or "
+        "observe contexts in several groups."
+    ]
 
 
 def _without_gain(facts: Facts) -> Decision:

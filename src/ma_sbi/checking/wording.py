@@ -74,11 +74,9 @@ def _information(found: Information) -> str:
 
 
 def _weak_context(found: WeakContext) -> str:
-    needed = (
-        ""
-        if found.num_needed is None
-        else f"; about {found.num_needed} triples give 90 % of what the context can"
-    )
+    needed = ""
+    if found.num_needed is not None and found.conditional.low > 0:
+        needed = f"; about {found.num_needed} triples give 90 % of what the context can"
     return (
         f"{found.total} of a departure of {found.size:.2g} standard deviations, on rows "
         f"held out: the mean takes away {found.marginal}, the context adds "
@@ -87,6 +85,8 @@ def _weak_context(found: WeakContext) -> str:
 
 
 def _family(found: DepartureFamily) -> str:
+    if found.family == "shift" and not found.shift.low > 0:
+        return f"Nothing calls for slopes; a shift takes away {found.shift}"
     if found.family == "shift":
         return f"Yes: a shift takes away {found.shift}, slopes are not called for"
     return f"No, it depends on x: slopes add {found.on_x_obs} to {found.shift} of a shift"

@@ -166,7 +166,7 @@ class _Found:
         if method is None:
             self.reasons.append(
                 "There are true parameters, which the paper's rule gives to RoPE or "
-                "FRISBI, but both need a posterior and a simulator, too."
+                "FRISBI, but not all that they need is there (`ma-sbi methods rope`)."
             )
             return None
         self.reasons.append(
@@ -207,7 +207,9 @@ class _Found:
         return None
 
     def _paired(self) -> Recommendation | None:
-        self.reasons.append("The paper's rule: a context of regimes points to MA-SBI.")
+        self.reasons.append(
+            "The paper's rule: contexts with paired simulations point to MA-SBI."
+        )
         weak = self.weak
         alternatives = ["ma_sbi_affine", "ma_sbi", "nnpe_matched", "nnpe"]
         if self.family is not None and self.family.family == "affine":
@@ -298,7 +300,7 @@ class _Found:
 
     def _unpaired(self) -> Recommendation:
         self.reasons.append(
-            "The paper's rule: a context of regimes points to MA-SBI; without simulations "
+            "The paper's rule: a context points to MA-SBI; without simulations "
             "at the inputs of each observation, to its matching form."
         )
         self.reasons.append(
