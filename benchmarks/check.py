@@ -96,9 +96,10 @@ def leak_worlds(name, seed):
     for kind in LEAKS:
         codes = torch.as_tensor(pd.factorize(np.asarray(planted[kind]))[0])
         x_obs = draws.x_sim + codes[:, None] * spread / 2
-        # Theta is not given: the leak must be found in the simulations.
         given = {"context": planted[kind], "x_sim": draws.x_sim, "x_obs": x_obs}
+        # Without theta the leak must be found in the simulations.
         yield name, f"leak: {kind}", {"do not use"}, given
+        yield name, f"leak, theta: {kind}", {"do not use"}, given | {"theta": draws.theta}
 
 
 def main(given):
