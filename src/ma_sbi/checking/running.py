@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ma_sbi.backbones.ddpm import DiffusionPosterior
 from ma_sbi.checking.figures import AffineGain, BeforeAfter, LeakPower, Means, Outside
+from ma_sbi.checking.subject import Subject
 from ma_sbi.checking.wording import QUESTIONS
 from ma_sbi.context import Entries, distinct
 from ma_sbi.correctors.composed import ComposedCorrector, FittedCorrector
@@ -40,10 +41,9 @@ from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_chec
 from ma_sbi.diagnostics.reading import as_labels, departures
 from ma_sbi.diagnostics.weak_context import WeakContext, weak_context
 from ma_sbi.encoders import CategoryEncoder
-from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import derive, generator, seeded
 
-__all__ = ["Diagnosis", "Subject"]
+__all__ = ["Diagnosis"]
 
 # Levels at which a dependence is a leak, and at which it is suspected to be one.
 LEAK_FOUND = 0.001
@@ -73,54 +73,6 @@ class _Budget(NamedTuple):
 QUICK = _Budget(coverage=500, means=1_000, gap=200, draws=200, draws_of_means=50)
 # What has no density draws step by step.
 SLOW = _Budget(coverage=200, means=500, gap=100, draws=100, draws_of_means=20)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is checked: rows that match, already validated.
-
-    Attributes:
-        x_obs: Observations, shape ``(n, dim_x)``, float64.
-        entries: The context, one entry per row.
-        encoder: Context to vectors.
-        x_sim: Simulations at the same inputs, or None.
-        theta: True parameters, or None.
-        groups: A code per row, or None.
-        posterior: The trained posterior, or None.
-        corrector: The user's own corrector, fitted or not, or None.
-        simulator: theta to x, or None.
-        seed: Seed of everything.
-    """
-
-    x_obs: Tensor
-    entries: Any
-    encoder: Encoder
-    x_sim: Tensor | None = None
-    theta: Tensor | None = None
-    groups: np.ndarray | None = None
-    posterior: Any = None
-    corrector: Any = None
-    simulator: Callable[..., Any] | None = None
-    seed: int | None = None
-
-    def rows(self, chosen: np.ndarray) -> Subject:
-        """Keep some rows."""
-
-        def pick(values: Any) -> Any:
-            return None if values is None else values[chosen]
-
-        return Subject(
-            self.x_obs[chosen],
-            self.entries.iloc[chosen].reset_index(drop=True),
-            self.encoder,
-            pick(self.x_sim),
-            pick(self.theta),
-            pick(self.groups),
-            self.posterior,
-            self.corrector,
-            self.simulator,
-            self.seed,
-        )
 
 
 @dataclass

@@ -4,9 +4,10 @@ from ma_sbi.diagnostics.coverage import Coverage, CoveredShare, coverage
 from ma_sbi.diagnostics.decomposition import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.departure_family import DepartureFamily, departure_family
 from ma_sbi.diagnostics.dependence import Dependence, dependence_test
+from ma_sbi.diagnostics.estimators import ksg, ross
 from ma_sbi.diagnostics.exclusion import Exclusion, exclusion_test, held_out_r2
 from ma_sbi.diagnostics.held_out import Estimate, HeldOut, encoder_for, hold_out
-from ma_sbi.diagnostics.information import Information, ksg, mutual_information, ross
+from ma_sbi.diagnostics.information import Information, mutual_information
 from ma_sbi.diagnostics.out_of_distribution import (
     Likeness,
     OutOfDistribution,
