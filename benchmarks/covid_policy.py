@@ -21,8 +21,8 @@ import torch
 
 from ma_sbi import SentenceEncoder, fit_flow, load_flow
 from ma_sbi.datasets import COUNTRIES, PAPER_COUNTRIES, Windows, covid_windows, load_covid
-from ma_sbi.experiments.covid import WindowStudy, compare, gains
-from ma_sbi.experiments.fortnight import FortnightSimulator
+from ma_sbi.studies.covid import WindowStudy, compare, gains
+from ma_sbi.studies.fortnight import FortnightSimulator
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.report import plot_gains
 

@@ -29,9 +29,9 @@ from instructions import trained as trained_on_trials
 from ma_sbi import HashEncoder
 from ma_sbi.datasets import PAPER_COUNTRIES, covid_windows, load_covid, load_response_times
 from ma_sbi.diagnostics import dependence_test, exclusion_test, held_out_r2
-from ma_sbi.experiments.covid import WindowStudy
-from ma_sbi.experiments.fortnight import FortnightSimulator
-from ma_sbi.experiments.instructions import InstructionStudy, cut_cells
+from ma_sbi.studies.covid import WindowStudy
+from ma_sbi.studies.fortnight import FortnightSimulator
+from ma_sbi.studies.instructions import InstructionStudy, cut_cells
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.tasks import DDM, get_task
 

@@ -21,7 +21,7 @@ import torch
 
 from ma_sbi import fit_flow, load_flow
 from ma_sbi.datasets import load_evans_hawkins, load_response_times
-from ma_sbi.experiments.instructions import (
+from ma_sbi.studies.instructions import (
     InstructionStudy,
     cut_cells,
     simulated_cells,

@@ -23,7 +23,7 @@ def plot_gains(
 
     Args:
         gains: A gain for each scope and method, e.g. from
-            :func:`ma_sbi.experiments.covid.gains`.
+            :func:`ma_sbi.studies.covid.gains`.
         methods: Which methods to show, in this order.
         over: What they are compared with, for the label of the axis.
         unit: Unit of a gain.

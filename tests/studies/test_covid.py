@@ -1,4 +1,4 @@
-"""Tests for ma_sbi.experiments.covid."""
+"""Tests for ma_sbi.studies.covid."""
 
 import math
 
@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ma_sbi.datasets import Windows
-from ma_sbi.experiments.covid import WindowStudy, compare, gains
-from ma_sbi.experiments.fortnight import FortnightSimulator
+from ma_sbi.studies.covid import WindowStudy, compare, gains
+from ma_sbi.studies.fortnight import FortnightSimulator
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -1,11 +1,11 @@
-"""Tests for ma_sbi.experiments.instructions."""
+"""Tests for ma_sbi.studies.instructions."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from ma_sbi.experiments.instructions import (
+from ma_sbi.studies.instructions import (
     Cells,
     InstructionStudy,
     cut_cells,

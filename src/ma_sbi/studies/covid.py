@@ -1,7 +1,7 @@
 """Covid-19 counts under changing policies: does the policy tell how the simulator errs?
 
 Each window of a country is explained by the posterior of a plain simulator
-(:class:`~ma_sbi.experiments.fortnight.FortnightSimulator`), with and without a correction
+(:class:`~ma_sbi.studies.fortnight.FortnightSimulator`), with and without a correction
 that is learned from other windows. The loss of a method is what it finds surprising in the
 window: the negative log posterior-predictive probability of the counts, in nats.
 """
@@ -27,7 +27,7 @@ from ma_sbi.correctors import (
 )
 from ma_sbi.datasets import Windows
 from ma_sbi.encoders import CategoryEncoder, HashEncoder
-from ma_sbi.experiments.fortnight import FortnightSimulator
+from ma_sbi.studies.fortnight import FortnightSimulator
 from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.predictive import predictive_mean
