@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.context import Entries
-from ma_sbi.correctors.composed import FittedCorrector
+from ma_sbi.correctors.composed import BaseCorrector, FittedCorrector
+from ma_sbi.correctors.decomposition import decompose
 from ma_sbi.correctors.shift import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.methods.materials import Materials, Need
@@ -14,6 +17,8 @@ from ma_sbi.methods.method import CorrectingMethod
 from ma_sbi.protocols import Corrections
 
 __all__ = ["MASBI"]
+
+Part = Literal["whole", "marginal", "conditional"]
 
 
 class MASBI(CorrectingMethod):
@@ -24,12 +29,18 @@ class MASBI(CorrectingMethod):
     Args:
         corrector: Any corrector, not fitted yet; a shift predicted from hashed text, in
             closed form, if None.
+        part: ``"marginal"`` corrects by the mean shift alone, ``"conditional"`` by what
+            the context adds to it (:func:`~ma_sbi.decompose`).
     """
 
     reference = "MA-SBI"
+    corrector_: BaseCorrector
 
-    def __init__(self, corrector: FittedCorrector | None = None) -> None:
+    def __init__(
+        self, corrector: FittedCorrector | None = None, part: Part = "whole"
+    ) -> None:
         self.corrector = corrector
+        self.part = part
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
@@ -47,6 +58,10 @@ class MASBI(CorrectingMethod):
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
         super()._fit(materials, seed)
+        if self.part not in get_args(Part):
+            raise ValueError(
+                f"part must be one of {', '.join(get_args(Part))}, got {self.part!r}"
+            )
         corrector = clone(self._corrector)
         context, x_obs = materials.take("context"), materials.take("x_obs")
         if corrector.axes().fitting.paired:
@@ -55,6 +70,8 @@ class MASBI(CorrectingMethod):
             pool = materials.take("simulations").x
             corrector.fit(context, x_obs, simulations=pool, seed=seed)
         self.corrector_ = corrector
+        if self.part != "whole":
+            self.corrector_ = getattr(decompose(corrector, context), self.part)
 
     def _corrections(
         self, x: Tensor, context: Entries | None, seed: int | None

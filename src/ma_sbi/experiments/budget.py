@@ -1,0 +1,45 @@
+"""How much is spent on an experiment: all that the paper did, or a glance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Budget"]
+
+# As many simulations as the tasks' own figures use (docs/tasks.md).
+NUM_SIMULATIONS = {"slcp": 100_000, "sir_delay": 50_000, "ddm": 50_000}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What an experiment may spend.
+
+    Attributes:
+        quick: Whether to take far fewer simulations, observations and draws, which shows
+            that everything runs and little more.
+        seeds: Number of seeds of every experiment; what the paper has if None.
+    """
+
+    quick: bool = False
+    seeds: int | None = None
+
+    def num_seeds(self, usual: int = 1) -> range:
+        """Return the seeds of an experiment that the paper ran ``usual`` times."""
+        return range(self.seeds or (min(usual, 2) if self.quick else usual))
+
+    def simulations(self, task: str) -> int:
+        """Return how many simulations a posterior is trained on."""
+        return 2_000 if self.quick else NUM_SIMULATIONS.get(task, 10_000)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sample counts of a trial, as its cell's settings hold them."""
+        if self.quick:
+            return {"observations": 2, "rows": 40, "draws": 200}
+        return {"observations": 12, "rows": 120, "draws": 500}
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Return options of the training of a posterior, by kind."""
+        return {"maf": {"max_epochs": 30}} if self.quick else {}

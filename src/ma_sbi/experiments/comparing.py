@@ -1,0 +1,141 @@
+"""Ours beside the paper's: numbers with intervals, and what follows from them.
+
+The rule. Let h be half the width of our 95 % interval. The paper's figure has noise of its
+own; where the paper gives none, it is taken to be as large as ours, so the two may differ
+by sqrt(2) h, and by as much as the paper rounds. Within that a figure is **reproduced**.
+Beyond it, it is **better** if the difference is in favour of the method, else **not
+reproduced**. A figure of ours without an interval has no verdict, nor has one where there is
+no gap to close.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from ma_sbi.metrics import GapClosed
+
+__all__ = ["Compared", "Line", "Verdict", "closed_share", "estimate", "implied_share"]
+
+Verdict = Literal["reproduced", "better", "not reproduced", ""]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A number of ours with its interval, beside the paper's.
+
+    Attributes:
+        value: Ours; NaN if blank.
+        low: Lower end of its 95 % interval; NaN if it has none.
+        high: Upper end.
+        paper: The paper's; None if it has none.
+        implied: What the paper's own raw values imply; None if the same or unknown.
+        better: Which direction is good; empty if neither.
+        digits: Decimals that the paper gives.
+        reason: Why our value is blank, in words.
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    paper: float | None = None
+    implied: float | None = None
+    better: Literal["lower", "higher", ""] = ""
+    digits: int = 3
+    reason: str = ""
+
+    @property
+    def difference(self) -> float:
+        """Ours less the paper's; NaN if one of them is not there."""
+        return math.nan if self.paper is None else self.value - self.paper
+
+    @property
+    def tolerance(self) -> float:
+        """Largest difference that noise and rounding explain."""
+        half_width = (self.high - self.low) / 2
+        return math.sqrt(2) * half_width + 0.5 * 10.0**-self.digits
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether ours agrees with the paper's, by the rule of this module."""
+        if math.isnan(self.difference) or math.isnan(self.tolerance):
+            return ""
+        if abs(self.difference) <= self.tolerance:
+            return "reproduced"
+        good = {"lower": -1, "higher": 1, "": 0}[self.better]
+        return "better" if good * self.difference > 0 else "not reproduced"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table.
+
+    Attributes:
+        table: Title of the table it belongs to.
+        labels: What the line is about, by the head of its column.
+        raw: The metric itself, such as C2ST.
+        closed: The share of the gap from NPE to oracle that is closed, in per cent.
+        log_score: Mean log density of the true parameters, higher is better.
+        metric: Name of the metric, for the head of its column.
+        note: A remark.
+    """
+
+    table: str
+    labels: dict[str, str | int | float]
+    raw: Compared | None = None
+    closed: Compared | None = None
+    log_score: Compared | None = None
+    metric: str = ""
+    note: str = ""
+    verdict: Verdict = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Judge by the share of the gap where the paper gives one, else by the metric."""
+        found = [one.verdict for one in (self.closed, self.raw) if one is not None]
+        object.__setattr__(self, "verdict", next(filter(None, found), ""))
+
+
+def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:
+    """Average independent values, with a t interval.
+
+    Args:
+        values: Independent values, shape ``(n,)``.
+        **known: Other attributes of :class:`Compared`.
+    """
+    values = np.asarray(values, dtype=float)
+    mean = float(values.mean()) if len(values) else math.nan
+    if len(values) < 2 or not np.isfinite(values).all():
+        return Compared(mean, **known)  # type: ignore[arg-type]
+    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1))
+    half /= math.sqrt(len(values))
+    return Compared(mean, mean - half, mean + half, **known)  # type: ignore[arg-type]
+
+
+def closed_share(
+    closed: GapClosed, paper: float | None = None, implied: float | None = None
+) -> Compared:
+    """Turn a share of a gap into per cent beside the paper's."""
+    return Compared(
+        100 * closed.value,
+        100 * closed.low,
+        100 * closed.high,
+        paper=paper,
+        implied=implied,
+        better="higher",
+        digits=0,
+        reason=closed.reason,
+    )
+
+
+def implied_share(
+    npe: float | None, method: float | None, oracle: float | None
+) -> float | None:
+    """Compute the share that the paper's raw values imply, in per cent."""
+    if npe is None or method is None or oracle is None:
+        return None
+    return 100 * (npe - method) / (npe - oracle)

@@ -1,0 +1,159 @@
+"""Lines of a table of trials: raw metric, share of the gap closed, log score.
+
+NPE and the oracle of the same world are the two ends of the gap. Intervals are over
+observations (whose regimes are averaged first, since they are not independent), or over
+seeds where there are several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ma_sbi.experiments.comparing import (
+    Compared,
+    Line,
+    closed_share,
+    estimate,
+    implied_share,
+)
+from ma_sbi.metrics import gap_closed
+
+__all__ = ["METRICS", "Published", "per_observation", "trial_lines"]
+
+METRICS = {"c2st": "C2ST", "mse": "MSE"}
+DIGITS = {"c2st": 3, "mse": 4}
+TASK_NAMES = {
+    "gaussian_linear": "GL",
+    "slcp": "SLCP",
+    "two_moons": "Two Moons",
+    "sir_delay": "SIR",
+    "ddm": "DDM",
+}
+
+
+class Published(NamedTuple):
+    """What the paper prints for a line.
+
+    Attributes:
+        raw: The metric.
+        closed: The share of the gap, in per cent.
+        npe: The metric of NPE in the same table.
+        oracle: The metric of the oracle.
+    """
+
+    raw: float | None = None
+    closed: float | None = None
+    npe: float | None = None
+    oracle: float | None = None
+
+
+def trial_lines(
+    rows: pd.DataFrame,
+    table: str,
+    *,
+    by: Sequence[str] = ("task", "backbone"),
+    world: Sequence[str] = ("task", "backbone"),
+    published: Callable[[pd.Series], Published] = lambda row: Published(),
+    order: Sequence[str] = (),
+) -> list[Line]:
+    """Make one line for each method within each group.
+
+    Args:
+        rows: Finished rows of trials; columns other than those of the store may have been
+            added, to be named in ``by``.
+        table: Title of the table.
+        by: Columns that are labels of a line, before its method.
+        world: Columns that decide which NPE and oracle a line is compared with.
+        published: What the paper prints, given the first row of a line.
+        order: Methods in the order of the table; others follow.
+    """
+    raw = rows[rows["metric"].isin(METRICS)]
+    ends = {
+        (*_as_tuple(key), method): part
+        for key, group in raw.groupby(list(world), sort=False, dropna=False)
+        for method, part in group.groupby("method", sort=False)
+        if method in ("npe", "oracle")
+    }
+    lines = []
+    groups = raw.groupby([*by, "method"], sort=False, dropna=False)
+    ranked = sorted(groups, key=lambda item: _rank(str(item[0][-1]), order))
+    for key, part in sorted(ranked, key=lambda item: _position(item[0][:-1], raw, by)):
+        first, method = part.iloc[0], str(key[-1])
+        paper = published(first)
+        labels = dict(zip(by, key[:-1], strict=True))
+        labels["task"] = TASK_NAMES.get(labels.get("task", ""), labels.get("task", ""))
+        name = METRICS[first["metric"]]
+        scores = rows[rows["key"].isin(part["key"]) & (rows["metric"] == "log_score")]
+        place = tuple(first[column] for column in world)
+        lines.append(
+            Line(
+                table,
+                {k: v for k, v in labels.items() if v != ""} | {"method": method},
+                raw=_raw(part, paper, DIGITS[first["metric"]]),
+                closed=_closed(part, method, place, ends, paper),
+                log_score=_pooled(scores) if len(scores) else None,
+                metric=name,
+            )
+        )
+    return lines
+
+
+def per_observation(row: pd.Series) -> np.ndarray:
+    """Average the values of a row over the regimes of each observation."""
+    values = row["values"]
+    observations = row["settings"].get("observations", len(values))
+    return values.reshape(observations, -1).mean(axis=1)
+
+
+def _matrix(part: pd.DataFrame) -> np.ndarray:
+    """Stack seeds, shape ``(num_seeds, num_observations)``."""
+    ordered = part.sort_values("seed").drop_duplicates("seed")
+    return np.stack([per_observation(row) for _, row in ordered.iterrows()])
+
+
+def _pooled(part: pd.DataFrame, **known: object) -> Compared:
+    """Average, with an interval over seeds if there are several, else observations."""
+    values = _matrix(part)
+    return estimate(values.mean(axis=1) if len(values) > 1 else values[0], **known)
+
+
+def _raw(part: pd.DataFrame, paper: Published, digits: int) -> Compared:
+    return _pooled(part, paper=paper.raw, better="lower", digits=digits)
+
+
+def _closed(
+    part: pd.DataFrame, method: str, place: tuple, ends: dict, paper: Published
+) -> Compared | None:
+    """Compute the share of the gap on the seeds that all three have."""
+    npe, oracle = (ends.get((*place, name)) for name in ("npe", "oracle"))
+    if method in ("npe", "oracle") or npe is None or oracle is None:
+        return None
+    seeds = set(part["seed"]) & set(npe["seed"]) & set(oracle["seed"])
+    triple = [_matrix(one[one["seed"].isin(seeds)]) for one in (npe, part, oracle)]
+    if not seeds or not all(np.isfinite(one).all() for one in triple):
+        return None
+    if len({one.shape for one in triple}) > 1 or triple[0].size < 2:
+        return None
+    implied = implied_share(paper.npe, paper.raw, paper.oracle)
+    return closed_share(gap_closed(*triple), paper.closed, implied)
+
+
+def _as_tuple(key: object) -> tuple:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _rank(method: str, order: Sequence[str]) -> int:
+    return order.index(method) if method in order else len(order)
+
+
+def _position(key: tuple, rows: pd.DataFrame, by: Sequence[str]) -> tuple:
+    """Keep groups in the order in which their cells were listed."""
+    return tuple(
+        math.inf if pd.isna(value) else list(rows[column].unique()).index(value)
+        for value, column in zip(key, by, strict=True)
+    )
