@@ -29,7 +29,7 @@ from ma_sbi.experiments.store import Store
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Done", "Failure", "Work", "plan", "run"]
+__all__ = ["Done", "Failure", "Work", "connect", "plan", "run"]
 
 # A cell whose process dies this often is given up.
 MOST_DEATHS = 2
@@ -98,7 +98,9 @@ def backbones_in(out: Path) -> Path:
     return out / "backbones"
 
 
-def plan(experiment: Experiment, cells: Sequence[Cell], store: Store, out: Path) -> list[Work]:
+def plan(
+    experiment: Experiment, cells: Sequence[Cell], store: Store, out: Path
+) -> list[Work]:
     """List the work of an experiment that is not done yet, posteriors first."""
     laboratory = Laboratory(backbones_in(out))
     posteriors: dict[str, Work] = {}
@@ -236,14 +238,16 @@ def _on_cluster(work: Sequence[Work], address: str) -> Iterator[Done]:
     """Use the workers of a Dask scheduler, which knows what waits for what."""
     from distributed import as_completed
 
-    with _client(address) as client:
+    with connect(address) as client:
         pending = {}
         for one in work:
             before = [pending[key] for key in one.needs if key in pending]
             # The same name as last time: a scheduler that still knows it does not repeat it.
             future = client.submit(_do_after, one, before, key=f"ma-sbi-{one.item.key}")
             pending[one.item.key] = future
-        by_key = {future.key: one for future, one in zip(pending.values(), work, strict=True)}
+        by_key = {
+            future.key: one for future, one in zip(pending.values(), work, strict=True)
+        }
         for future in as_completed(pending.values()):
             one = by_key[future.key]
             if future.status != "finished":  # its worker died again and again
@@ -263,13 +267,16 @@ def _do_after(work: Work, before: Sequence[Done]) -> Done:
     return do(work) if reason is None else Done(work, 0.0, reason)
 
 
-def _client(address: str) -> Client:
+def connect(address: str) -> Client:
+    """Reach a Dask scheduler.
+
+    Raises:
+        ValueError: If Dask is not installed, or no scheduler answers.
+    """
     try:
         from distributed import Client
     except ImportError as error:
-        raise ValueError(
-            "a scheduler needs Dask: pip install 'ma-sbi[cluster]'"
-        ) from error
+        raise ValueError("a scheduler needs Dask: pip install 'ma-sbi[cluster]'") from error
     try:
         return Client(address, timeout="20s")
     except (OSError, TimeoutError, ValueError) as error:

@@ -1,7 +1,8 @@
 """Finished cells: small files that are written whole or not at all, and committed rows.
 
 A store reads two places: its folder, one JSON file per cell, and the CSV files of finished
-full-budget rows (``results/``). What either holds is never computed again.
+full-budget rows (``results/``). What either holds is never computed again. Which CSV file
+holds a cell does not matter: experiments share some.
 """
 
 from __future__ import annotations
@@ -46,22 +47,19 @@ class Store:
 
     Args:
         folder: Folder of the cells; made when the first one is written.
-        results: Folder of committed rows, one CSV per experiment; None to ignore it.
+        results: Folder of committed rows, one CSV per experiment; other CSV files in it are
+            left alone. None to ignore it.
     """
 
     def __init__(self, folder: str | Path, results: str | Path | None = None) -> None:
         self.folder = Path(folder)
         self.results = None if results is None else Path(results)
-        self._committed: dict[str, pd.DataFrame] = {}
+        self._committed: dict[str, list[dict[str, Any]]] | None = None
 
     def __contains__(self, cell: Cell) -> bool:
-        if self._file(cell.key).exists():
-            return True
-        return bool((self.committed(cell.experiment)["key"] == cell.key).any())
+        return self._file(cell.key).exists() or cell.key in self.committed()
 
-    def write(
-        self, cell: Cell, measured: Iterable[Measurement], seconds: float
-    ) -> None:
+    def write(self, cell: Cell, measured: Iterable[Measurement], seconds: float) -> None:
         """Keep the numbers of a finished cell, with where they come from."""
         record = {
             "cell": asdict(cell),
@@ -91,25 +89,21 @@ class Store:
             if file.exists():
                 found += _flatten(json.loads(file.read_text(encoding="utf-8")))
             else:
-                known = self.committed(cell.experiment)
-                found += known[known["key"] == cell.key].to_dict("records")
+                found += self.committed().get(cell.key, [])
         return _typed(pd.DataFrame(found, columns=COLUMNS))
 
-    def committed(self, experiment: str) -> pd.DataFrame:
-        """Return the committed rows of an experiment, as they are in their file."""
-        if experiment not in self._committed:
-            rows = pd.DataFrame(columns=COLUMNS)
-            file = None if self.results is None else self.results / f"{experiment}.csv"
-            if file is not None and file.exists():
-                rows = pd.read_csv(file, dtype=str, keep_default_na=False)
-                missing = set(COLUMNS) - set(rows)
-                if missing:
-                    raise ValueError(
-                        f"{file} is not a file of results: it has no columns "
-                        f"{', '.join(sorted(missing))}"
-                    )
-            self._committed[experiment] = rows
-        return self._committed[experiment]
+    def committed(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the committed rows of every cell, as they are in their file.
+
+        Raises:
+            ValueError: If a file has keys of cells and not all columns.
+        """
+        if self._committed is None:
+            self._committed = {}
+            files = [] if self.results is None else sorted(self.results.glob("*.csv"))
+            for file in files:
+                self._committed = _read_committed(file) | self._committed
+        return self._committed
 
     def export(self, cells: Iterable[Cell], file: Path) -> int:
         """Write the rows of finished cells as a CSV file that a store can read.
@@ -132,6 +126,21 @@ class Store:
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.json"
+
+
+def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
+    """Read the rows of each cell; none if the file holds something else."""
+    head = pd.read_csv(file, nrows=0)
+    if "key" not in head:
+        return {}
+    missing = set(COLUMNS) - set(head)
+    if missing:
+        raise ValueError(
+            f"{file} is not a file of results: it has no columns "
+            f"{', '.join(sorted(missing))}"
+        )
+    rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+    return {str(key): part.to_dict("records") for key, part in rows.groupby("key")}
 
 
 def _flatten(record: dict[str, Any]) -> list[dict[str, Any]]:
