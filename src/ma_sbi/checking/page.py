@@ -1,18 +1,15 @@
-"""A check as a page that needs nothing else: no network, no script, no other file.
-
-All text goes through :func:`html.escape`; a context may contain anything.
-"""
+"""A check as a page that needs nothing else: no network, no script, no other file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 
 import ma_sbi
 from ma_sbi.checking.plots import Picture, draw
 from ma_sbi.checking.result import Check
-from ma_sbi.checking.wording import QUESTIONS, answer, printable
+from ma_sbi.checking.wording import QUESTIONS, answer
+from ma_sbi.report.html import document, text
 
 __all__ = ["write_page"]
 
@@ -24,32 +21,15 @@ COLOURS = {
 }
 
 STYLE = """
-:root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2329; --faint: #667079;
-  --line: #d9dee3; --card: #f6f8fa; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #14181c; --ink: #e3e8ec; --faint: #98a2ab; --line: #323a42;
-    --card: #1c2228; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem;
-  background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.1rem; font-weight: 600; color: var(--faint); margin: 0 0 .75rem; }
-h2 { font-size: 1.15rem; margin: 2.25rem 0 .75rem; }
 .verdict { border-left: .5rem solid var(--tone); background: var(--card);
   padding: 1rem 1.25rem; border-radius: .4rem; }
 .verdict strong { display: block; font-size: 1.7rem; line-height: 1.2; color: var(--tone); }
 .verdict ul { margin: .75rem 0 0; padding-left: 1.1rem; }
-.faint, figcaption, dl.skipped { color: var(--faint); font-size: .9rem; }
+dl.skipped { color: var(--faint); font-size: .9rem; }
 dl { display: grid; grid-template-columns: minmax(9rem, 1fr) 2.4fr; margin: 0; }
 dt, dd { margin: 0; padding: .55rem .75rem .55rem 0; border-top: 1px solid var(--line); }
 dt { font-weight: 600; }
 dl.skipped dt { font-weight: 400; }
-.pictures { display: grid; gap: 1.25rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); }
-figure { margin: 0; padding: 1rem; background: var(--card); border-radius: .4rem; }
-figure h3 { font-size: 1rem; margin: 0 0 .5rem; }
-figure svg { display: block; width: 100%; height: auto; max-height: 24rem; }
-figcaption { margin-top: .5rem; }
 pre { white-space: pre-wrap; background: var(--card); padding: 1rem; border-radius: .4rem;
   font-size: .85rem; }
 @media (max-width: 36rem) {
@@ -80,25 +60,17 @@ def _page(check: Check) -> str:
     ]
     if skipped:
         parts += ["<h2>What could not be run</h2>", _answers(skipped, "skipped")]
-    parts += ["<h2>What to use</h2>", f"<pre>{_text(str(check.recommendation))}</pre>"]
+    parts += ["<h2>What to use</h2>", f"<pre>{text(str(check.recommendation))}</pre>"]
     if check.notes:
         parts += ["<h2>Notes</h2>", _list(check.notes)]
-    parts.append(f"<p class='faint'>Written by ma-sbi {_text(ma_sbi.__version__)}.</p>")
+    parts.append(f"<p class='faint'>Written by ma-sbi {text(ma_sbi.__version__)}.</p>")
     body = "\n".join(part for part in parts if part)
-    return (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        # Nothing but what is in the page: should a text slip through, it does nothing.
-        "<meta http-equiv='Content-Security-Policy' "
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>ma-sbi check: {_text(check.verdict)}</title>\n"
-        f"<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
-    )
+    return document(f"ma-sbi check: {check.verdict}", body, style=STYLE)
 
 
 def _verdict(check: Check) -> str:
     tone = COLOURS[check.verdict]
-    said = _text(check.verdict[:1].upper() + check.verdict[1:])
+    said = text(check.verdict[:1].upper() + check.verdict[1:])
     return (
         f"<div class='verdict' style='--tone: {tone}'><strong>{said}</strong>"
         f"{_list(check.reasons)}</div>"
@@ -107,22 +79,18 @@ def _verdict(check: Check) -> str:
 
 def _picture(picture: Picture) -> str:
     return (
-        f"<figure><h3>{_text(picture.title)}</h3>\n{picture.svg}\n"
-        f"<figcaption>{_text(picture.caption)}</figcaption></figure>"
+        f"<figure><h3>{text(picture.title)}</h3>\n{picture.svg}\n"
+        f"<figcaption>{text(picture.caption)}</figcaption></figure>"
     )
 
 
 def _answers(figures: Mapping[str, object], style: str = "") -> str:
     rows = (
-        f"<dt>{_text(QUESTIONS[name])}</dt><dd>{_text(answer(name, one))}</dd>"
+        f"<dt>{text(QUESTIONS[name])}</dt><dd>{text(answer(name, one))}</dd>"
         for name, one in figures.items()
     )
     return f"<dl class='{style}'>{''.join(rows)}</dl>"
 
 
 def _list(sentences: tuple[str, ...]) -> str:
-    return f"<ul>{''.join(f'<li>{_text(one)}</li>' for one in sentences)}</ul>"
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
+    return f"<ul>{''.join(f'<li>{text(one)}</li>' for one in sentences)}</ul>"

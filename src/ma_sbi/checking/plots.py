@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,33 +13,14 @@ from matplotlib.ticker import MaxNLocator
 
 from ma_sbi.checking.result import Check
 from ma_sbi.checking.wording import printable
+from ma_sbi.report.drawing import INK, page_style, svg
 
 __all__ = ["Picture", "draw"]
 
-# Stands for the colour of the page's text, and is replaced by it.
-INK = "#010203"
 BEFORE, AFTER, SIMULATED = "#e07a3f", "#2f8fd0", "#8a8f98"
 COLUMNS_SHOWN = 4
 CONTEXTS_SHOWN = 8
 ROWS_SHOWN = 600
-STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "ma-sbi",
-    "text.parse_math": False,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "axes.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": "medium",
-    "axes.facecolor": "none",
-    "figure.facecolor": "none",
-    "legend.frameon": False,
-    "font.size": 10,
-}
 
 
 @dataclass(frozen=True)
@@ -71,29 +48,13 @@ def draw(check: Check) -> list[Picture]:
         _coverage,
     ]
     pictures = []
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
-        # That a font lacks a sign matters not: the page's own fonts draw the text.
-        warnings.simplefilter("ignore")
+    with page_style():
         for make in makers:
             made = make(check)
             if made is not None:
                 title, caption, figure = made
-                pictures.append(Picture(title, caption, _svg(figure, title)))
+                pictures.append(Picture(title, caption, svg(figure, title)))
     return pictures
-
-
-def _svg(figure: Figure, title: str) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
-    # Comments repeat the texts, which are of no use here.
-    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
-    # The page decides how wide it is.
-    head, rest = svg.split(">", 1)
-    head = re.sub(r' (width|height)="[^"]*"', "", head)
-    return f'{head} role="img" aria-label="{title}">{rest}'.replace(INK, "currentColor")
 
 
 def _axes(height: float, columns: int = 1, **share: Any) -> tuple[Figure, list[Axes]]:
