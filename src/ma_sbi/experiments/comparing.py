@@ -4,8 +4,8 @@ The rule. Let h be half the width of our 95 % interval. The paper's figure has n
 own; where the paper gives none, it is taken to be as large as ours, so the two may differ
 by sqrt(2) h, and by as much as the paper rounds. Within that a figure is **reproduced**.
 Beyond it, it is **better** if the difference is in favour of the method, else **not
-reproduced**. A figure of ours without an interval has no verdict, nor has one where there is
-no gap to close.
+reproduced**. A figure of ours without an interval has no verdict, nor has one where there
+is no gap to close.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from scipy import stats
 
 from ma_sbi.metrics import GapClosed
 
-__all__ = ["Compared", "Line", "Verdict", "closed_share", "estimate", "implied_share"]
+__all__ = [
+    "Compared",
+    "Line",
+    "Verdict",
+    "closed_share",
+    "estimate",
+    "exactly",
+    "implied_share",
+]
 
 Verdict = Literal["reproduced", "better", "not reproduced", ""]
 
@@ -114,6 +122,16 @@ def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:
     half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1))
     half /= math.sqrt(len(values))
     return Compared(mean, mean - half, mean + half, **known)  # type: ignore[arg-type]
+
+
+def exactly(value: float, **known: object) -> Compared:
+    """Give a number that has no noise, as a closed form: only rounding is allowed for.
+
+    Args:
+        value: The number.
+        **known: Other attributes of :class:`Compared`.
+    """
+    return Compared(float(value), float(value), float(value), **known)  # type: ignore[arg-type]
 
 
 def closed_share(

@@ -6,10 +6,11 @@ from difflib import get_close_matches
 
 from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.main_results import MainResults
+from ma_sbi.experiments.theorem_1 import Theorem1
 
 __all__ = ["EXPERIMENTS", "get_experiment"]
 
-EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (MainResults(),)}
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (MainResults(), Theorem1())}
 """Every experiment, in the order in which the report shows them."""
 
 

@@ -151,12 +151,10 @@ class GaussianWorld:
         excess = prior * left / (prior + left) - self.alpha * noise
         return float(self.full_reduction - excess.sum())
 
-    def simulate_reduction(
-        self, correlations: Any, num_draws: int = 200_000, *, seed: int = 0
-    ) -> MonteCarloMean:
-        r"""MonteCarloMean the reduction from joint draws of delta and z.
-
-        .. math:: \alpha^2 \left(\|\delta\|^2 - \|\delta - E[\delta \mid z]\|^2\right)
+    def simulate(
+        self, correlations: Any, num_draws: int, *, seed: int = 0
+    ) -> tuple[Array, Array]:
+        """Draw departures and contexts together, each of shape ``(num_draws, d)``.
 
         Args:
             correlations: Canonical correlations, shape ``(d,)``.
@@ -167,10 +165,32 @@ class GaussianWorld:
         rng = np.random.default_rng(seed)
         shape = (as_count(num_draws, "num_draws"), self.dim)
         z, noise = rng.standard_normal(shape), rng.standard_normal(shape)
-        predicted = self.departure_scale * rho * z
-        delta = predicted + self.departure_scale * np.sqrt(1 - rho**2) * noise
+        return self.departure_scale * (rho * z + np.sqrt(1 - rho**2) * noise), z
+
+    def gains(self, delta: Array, predicted: Array) -> Array:
+        r"""Return what a prediction of the departure gains in each draw, shape ``(n,)``.
+
+        .. math:: \alpha^2 \left(\|\delta\|^2 - \|\delta - \hat\delta\|^2\right)
+
+        Args:
+            delta: Departures, shape ``(n, d)``.
+            predicted: What the corrector takes them to be, shape ``(n, d)``.
+        """
         gain = np.square(delta) - np.square(delta - predicted)
-        gains = self.alpha**2 * gain.sum(axis=1)
+        return self.alpha**2 * gain.sum(axis=1)
+
+    def simulate_reduction(
+        self, correlations: Any, num_draws: int = 200_000, *, seed: int = 0
+    ) -> MonteCarloMean:
+        r"""Estimate what :math:`\hat\delta = E[\delta \mid z]` gains from joint draws.
+
+        Args:
+            correlations: Canonical correlations, shape ``(d,)``.
+            num_draws: Joint draws.
+            seed: Fixes them.
+        """
+        delta, z = self.simulate(correlations, num_draws, seed=seed)
+        gains = self.gains(delta, self.departure_scale * self._match(correlations) * z)
         return MonteCarloMean(
             float(gains.mean()), float(gains.std() / math.sqrt(num_draws))
         )
