@@ -7,11 +7,14 @@ holds a cell does not matter: experiments share some.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from functools import cache
 from importlib.metadata import version
@@ -23,7 +26,7 @@ import pandas as pd
 
 from ma_sbi.experiments.cell import Cell, Measurement
 
-__all__ = ["Store"]
+__all__ = ["COLUMNS", "Store", "written_whole"]
 
 PACKAGES = ("ma-sbi", "torch", "sbi", "zuko", "scikit-learn", "numpy", "scipy")
 CELL_COLUMNS = [known.name for known in fields(Cell)]
@@ -40,6 +43,16 @@ COLUMNS = [
     "commit",
     "key",
 ]
+WHOLE_NUMBERS = (
+    "version",
+    "seed",
+    "num_calibration",
+    "observation",
+    "regime",
+    "num_draws",
+    "num_cases",
+)
+TEXTS = ("experiment", "method", "task", "backbone", "metric", "recipe", "commit", "key")
 
 
 class Store:
@@ -57,10 +70,15 @@ class Store:
         self._committed: dict[str, list[dict[str, Any]]] | None = None
 
     def __contains__(self, cell: Cell) -> bool:
-        return self._file(cell.key).exists() or cell.key in self.committed()
+        key = cell.key
+        return self._file(key).exists() or key in self.committed()
 
     def write(self, cell: Cell, measured: Iterable[Measurement], seconds: float) -> None:
-        """Keep the numbers of a finished cell, with where they come from."""
+        """Keep the numbers of a finished cell, with where they come from.
+
+        Raises:
+            ValueError: If there are none: no row could tell that the cell is finished.
+        """
         record = {
             "cell": asdict(cell),
             "measured": [
@@ -70,12 +88,10 @@ class Store:
             "versions": versions(),
             "commit": commit(),
         }
-        file = self._file(cell.key)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # A name of its own for every process: two may finish the same cell.
-        unfinished = file.with_suffix(f".{os.getpid()}.unfinished")
-        unfinished.write_text(json.dumps(record, indent=1), encoding="utf-8")
-        unfinished.replace(file)
+        if not record["measured"] or not all(one["values"] for one in record["measured"]):
+            raise ValueError(f"{cell} gave no numbers")
+        with written_whole(self._file(cell.key)) as unfinished:
+            unfinished.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
     def rows(self, cells: Iterable[Cell]) -> pd.DataFrame:
         """Return one row per cell and metric, for those cells that are finished.
@@ -83,13 +99,13 @@ class Store:
         Returns:
             Columns ``COLUMNS``; ``values`` holds arrays, ``settings`` dictionaries.
         """
-        found = []
-        for cell in cells:
-            file = self._file(cell.key)
+        found: list[dict[str, Any]] = []
+        for key in dict.fromkeys(cell.key for cell in cells):
+            file = self._file(key)
             if file.exists():
-                found += _flatten(json.loads(file.read_text(encoding="utf-8")))
+                found += _flatten(json.loads(file.read_text(encoding="utf-8")), key)
             else:
-                found += self.committed().get(cell.key, [])
+                found += self.committed().get(key, [])
         return _typed(pd.DataFrame(found, columns=COLUMNS))
 
     def committed(self) -> dict[str, list[dict[str, Any]]]:
@@ -99,13 +115,14 @@ class Store:
             ValueError: If a file has keys of cells and not all columns.
         """
         if self._committed is None:
-            self._committed = {}
+            known: dict[str, list[dict[str, Any]]] = {}
             files = [] if self.results is None else sorted(self.results.glob("*.csv"))
             for file in files:
-                self._committed = _read_committed(file) | self._committed
+                known = _read_committed(file) | known
+            self._committed = known
         return self._committed
 
-    def export(self, cells: Iterable[Cell], file: Path) -> int:
+    def export(self, cells: Iterable[Cell], file: str | Path) -> int:
         """Write the rows of finished cells as a CSV file that a store can read.
 
         Returns:
@@ -118,10 +135,8 @@ class Store:
             values=[_as_text(one) for one in rows["values"]],
             value=[f"{one:.6g}" for one in rows["value"]],
         )
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_suffix(".unfinished")
-        plain.to_csv(unfinished, index=False, lineterminator="\n")
-        unfinished.replace(file)
+        with written_whole(Path(file)) as unfinished:
+            plain.to_csv(unfinished, index=False, lineterminator="\n")
         return len(rows)
 
     def _file(self, key: str) -> Path:
@@ -130,7 +145,8 @@ class Store:
 
 def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
     """Read the rows of each cell; none if the file holds something else."""
-    head = pd.read_csv(file, nrows=0)
+    with file.open(newline="", encoding="utf-8") as text:
+        head = next(csv.reader(text), [])
     if "key" not in head:
         return {}
     missing = set(COLUMNS) - set(head)
@@ -140,41 +156,50 @@ def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
             f"{', '.join(sorted(missing))}"
         )
     rows = pd.read_csv(file, dtype=str, keep_default_na=False)
-    return {str(key): part.to_dict("records") for key, part in rows.groupby("key")}
+    known: dict[str, list[dict[str, Any]]] = {}
+    for row in rows.to_dict("records"):
+        known.setdefault(row["key"], []).append(row)
+    return known
 
 
-def _flatten(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Turn the contents of a file into rows."""
-    cell = record["cell"]
-    key = Cell(**cell).key
-    rows = []
-    for one in record["measured"]:
-        values = _as_numbers(one["values"])
-        rows.append(
-            cell
-            | one
-            | {
-                "num_cases": len(values),
-                "value": float(np.mean(values)),
-                "seconds": record["seconds"],
-                "versions": record["versions"],
-                "commit": record["commit"],
-                "key": key,
-            }
-        )
-    return rows
+@contextmanager
+def written_whole(file: Path) -> Iterator[Path]:
+    """Give a name to write to; it becomes the file once all is written, or never."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own: two processes, of two machines even, may finish the same thing.
+    unfinished = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.unfinished")
+    try:
+        yield unfinished
+        # Else a power cut could leave a file that has its name but not its contents.
+        with unfinished.open("rb+") as written:
+            os.fsync(written.fileno())
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _flatten(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Turn the contents of a cell's file into rows."""
+    about = {name: record[name] for name in ("seconds", "versions", "commit")}
+    return [record["cell"] | one | about | {"key": key} for one in record["measured"]]
 
 
 def _typed(rows: pd.DataFrame) -> pd.DataFrame:
     """Give every column its type, whether it comes from JSON or from CSV."""
     for name in ("settings", "versions"):
-        rows[name] = [json.loads(v) if isinstance(v, str) else v for v in rows[name]]
-    rows["values"] = pd.Series([_as_numbers(v) for v in rows["values"]], dtype=object)
-    whole = ("version", "seed", "num_calibration", "observation", "regime", "num_draws")
-    for name in (*whole, "num_cases"):
+        known = [json.loads(v) if isinstance(v, str) else v for v in rows[name]]
+        rows[name] = pd.Series(known, dtype=object)
+    values = [_as_numbers(text) for text in rows["values"]]
+    rows["values"] = pd.Series(values, dtype=object)
+    # From the values themselves: the column of a CSV file is rounded.
+    rows["num_cases"] = [len(one) for one in values]
+    rows["value"] = [float(one.mean()) for one in values]
+    for name in WHOLE_NUMBERS:
         rows[name] = pd.to_numeric(rows[name], errors="coerce").astype("Int64")
     for name in ("value", "seconds"):
         rows[name] = pd.to_numeric(rows[name], errors="coerce").astype(float)
+    for name in TEXTS:
+        rows[name] = rows[name].astype("str")
     return rows
 
 
@@ -186,6 +211,7 @@ def _as_numbers(text: str) -> np.ndarray:
     return np.array([float(value) for value in text.split()])
 
 
+@cache
 def versions() -> dict[str, str]:
     """Name the versions of what decides a number."""
     found = {name: version(name) for name in PACKAGES}
@@ -209,6 +235,8 @@ def commit() -> str:
             text=True,
             check=True,
             timeout=10,
+            # It only looks: whoever commits at the same time must not find a lock.
+            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"},
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
