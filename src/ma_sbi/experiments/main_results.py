@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
 from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
+from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, ONLY, TrialExperiment
 from ma_sbi.experiments.trial_tables import Published, trial_lines
-from ma_sbi.experiments.trials import EXTRA_ROWS, TrialExperiment
 from ma_sbi.methods import METHODS
 
 __all__ = ["MainResults"]
@@ -27,36 +26,6 @@ ORDER = [
     "oracle",
     "exact",
 ]
-# Methods with a backbone of their own run once, with the one that is like it.
-ONLY = {
-    "classifier_free": "ddpm",
-    "classifier_free_guided": "ddpm",
-    "prior_guide": "ddpm",
-    "prior_guide_jacobian": "ddpm",
-    "npe_rs": "maf",
-}
-# As the paper ran them: twelve test rows at a time.
-SETTINGS: dict[str, dict[str, Any]] = {
-    "rope_paper": {"together": 12},
-    "rope_paper_ot_only": {"together": 12},
-    # It is trained on the observations to be analysed; its authors use 1000 simulations.
-    "npe_rs": {"unlabelled": "test", "most_simulations": 10_000},
-    "rnpe": {"most_simulations": 50_000},
-    "frisbi": {"unlabelled": 1000},
-}
-OPTIONS: dict[str, dict[str, Any]] = {"frisbi": {"num_draws": 40}}
-# Chains in many dimensions: fewer of them, on a flow that is ten times as fast.
-SHORT_CHAINS = {"density": "maf", "num_chains": 60, "num_steps": 600}
-QUICK_OPTIONS: dict[str, dict[str, Any]] = {
-    "fmcpe": {"epochs": 20},
-    "frisbi": {"num_draws": 5, "epochs": 10, "num_simulations": 200},
-    "npe_rs": {"max_epochs": 10},
-    "rnpe": {"density": "maf", "num_chains": 20, "num_steps": 50},
-    "prior_guide": {"num_langevin": 1},
-    "prior_guide_jacobian": {"num_langevin": 1},
-}
-QUICK_ROPE = {"num_simulations": 200, "num_steps": 100}
-
 # Raw values of the paper's appendix, tasks in the order of TASKS.
 RAW = {
     "npe": (0.557, 0.784, 0.924, 40.41, 0.0455),
@@ -87,9 +56,7 @@ def published(row: pd.Series) -> Published:
     if row["backbone"] != "ddpm" or row["task"] not in TASKS:
         return Published()
     column = TASKS.index(row["task"])
-    raw, closed = (
-        table.get(row["method"], (None,) * 5)[column] for table in (RAW, CLOSED)
-    )
+    raw, closed = (table.get(row["method"], (None,) * 5)[column] for table in (RAW, CLOSED))
     return Published(raw, closed, RAW["npe"][column], RAW["oracle"][column])
 
 
@@ -118,22 +85,6 @@ class MainResults(TrialExperiment):
             if ONLY.get(method, backbone) == backbone
             and not (method == "exact" and task == "ddm")
         ]
-
-    def method_cell(
-        self, budget: Budget, task: str, backbone: str, method: str, seed: int, **known: Any
-    ) -> Cell:
-        """Make the cell of a method with the options that it has in Table 1."""
-        options = dict(OPTIONS.get(method, {}))
-        if method == "rnpe" and task in ("slcp", "sir_delay", "ddm"):
-            options |= SHORT_CHAINS
-        if budget.quick:
-            options |= QUICK_OPTIONS.get(method, {})
-            rope = method.startswith("rope") and method not in ("rope_emd", "rope_sinkhorn")
-            options |= QUICK_ROPE if rope else {}
-        settings = SETTINGS.get(method, {}) | known
-        return self.trial(
-            budget, task, backbone, method, seed=seed, options=options, **settings
-        )
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
         """Put both backbones beside the paper's table."""

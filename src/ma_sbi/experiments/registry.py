@@ -4,13 +4,49 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from ma_sbi.experiments.backbone_ablation import BackboneAblation
+from ma_sbi.experiments.calibration_size import CalibrationSize
+from ma_sbi.experiments.compute import Compute
+from ma_sbi.experiments.decomposition import ThreeWayDecomposition
+from ma_sbi.experiments.encoder_ablation import EncoderAblation
 from ma_sbi.experiments.experiment import Experiment
+from ma_sbi.experiments.hide_calibration import HideCalibration
+from ma_sbi.experiments.index_or_text import IndexOrText
 from ma_sbi.experiments.main_results import MainResults
+from ma_sbi.experiments.noisy_context import NoisyContext
+from ma_sbi.experiments.posteriors import Posteriors
+from ma_sbi.experiments.rope_sweeps import RoPESweeps
+from ma_sbi.experiments.schematic import Schematic
+from ma_sbi.experiments.sweeps import CorrectorNetwork, NNPEScale, SinkhornEpsilon
 from ma_sbi.experiments.theorem_1 import Theorem1
+from ma_sbi.experiments.unseen_regimes import UnseenRegimes
+from ma_sbi.experiments.well_specified import WellSpecified
 
 __all__ = ["EXPERIMENTS", "get_experiment"]
 
-EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (MainResults(), Theorem1())}
+EXPERIMENTS: dict[str, Experiment] = {
+    one.name: one
+    for one in (
+        Schematic(),
+        MainResults(),
+        HideCalibration(),
+        RoPESweeps(),
+        BackboneAblation(),
+        Posteriors(),
+        ThreeWayDecomposition(),
+        CalibrationSize(),
+        Theorem1(),
+        NoisyContext(),
+        IndexOrText(),
+        UnseenRegimes(),
+        WellSpecified(),
+        EncoderAblation(),
+        CorrectorNetwork(),
+        SinkhornEpsilon(),
+        NNPEScale(),
+        Compute(),
+    )
+}
 """Every experiment, in the order in which the report shows them."""
 
 

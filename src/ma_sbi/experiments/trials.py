@@ -1,8 +1,5 @@
 """One trial: a method fitted to a calibration set, judged on test observations.
 
-Most experiments are grids of trials. A trial that two of them list is done once: its cell
-is named ``"trial"``, not after either.
-
 Test observations are the same for every seed; what varies is the trained posterior, the
 calibration set and all noise. Where there is an exact posterior, each of a few observations
 is seen in every regime and draws are compared with it (C2ST); else the error of the
@@ -11,7 +8,7 @@ posterior mean is taken over many rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -22,9 +19,7 @@ from torch import Tensor
 
 from ma_sbi.correctors import Network, ShiftCorrector
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
-from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
-from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.laboratory import Laboratory, fit_backbone
 from ma_sbi.methods import (
     MASBI,
@@ -42,16 +37,21 @@ from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.tasks import Draws, Task, get_task
 
-__all__ = ["EXTRA_ROWS", "FORMS", "TrialExperiment", "run_trial"]
+__all__ = [
+    "BY_MEAN",
+    "FORMS",
+    "World",
+    "backbone_of",
+    "make_method",
+    "materials_of",
+    "run_trial",
+    "starts_from_posterior",
+]
 
-VERSION = 1
 NUM_UNLABELLED = 2000
 RECIPE = "fast"
-# Metrics other than C2ST: these tasks are judged by the posterior mean, as in the paper.
 BY_MEAN = ("sir_delay", "ddm")
-EXTRA_ROWS = ("prior", "ma_sbi_marginal", "ma_sbi_shuffled", "exact")
-"""Rows that every table has beside the methods it compares."""
-
+"""Tasks that are judged by the posterior mean, as in the paper; others by C2ST."""
 # Most network passes of a diffusion model that a log score may take.
 MOST_DENSITIES = 4_000
 ENCODERS: dict[str, Callable[[], Encoder]] = {
@@ -68,9 +68,7 @@ def _ma_sbi(encoder: str = "hash", part: Any = "whole", **network: Any) -> Metho
 
 
 FORMS: dict[str, Callable[..., Method]] = METHODS | {
-    "context_to_theta_paper": partial(
-        ContextToTheta, fitting=Network(), spread="none"
-    ),
+    "context_to_theta_paper": partial(ContextToTheta, fitting=Network(), spread="none"),
     "context_to_x_paper": partial(ContextToX, fitting=Network()),
     "ma_sbi_marginal": partial(_ma_sbi, part="marginal"),
     "ma_sbi_conditional": partial(_ma_sbi, part="conditional"),
@@ -82,78 +80,9 @@ FORMS: dict[str, Callable[..., Method]] = METHODS | {
 """Every method, with the forms that only an experiment needs."""
 
 
-class TrialExperiment(Experiment):
-    """An experiment whose cells are trials."""
-
-    def trial(
-        self,
-        budget: Budget,
-        task: str,
-        backbone: str,
-        method: str,
-        *,
-        seed: int = 0,
-        num_calibration: int = 500,
-        form: str | None = None,
-        options: Mapping[str, Any] | None = None,
-        task_options: Mapping[str, Any] | None = None,
-        regime: int | None = None,
-        **settings: Any,
-    ) -> Cell:
-        """Make the cell of a trial.
-
-        Args:
-            budget: What may be spent.
-            task: Name of the task.
-            backbone: Kind of posterior.
-            method: Label of the row.
-            seed: Seed of the posterior, the calibration set and the noise.
-            num_calibration: Number of calibration rows.
-            form: Name in ``FORMS``; the label if None.
-            options: Options of the method.
-            task_options: Options of the task, such as its setting.
-            regime: The only regime that is tested.
-            **settings: ``context`` (``"shuffled"``, ``"index"`` or ``"nearest"``),
-                ``reliability`` of the context, ``left_out`` (a regime that calibration
-                never visits), ``unlabelled`` (how many rows), ``together`` (rows sampled
-                at once), ``most_simulations``.
-        """
-        sizes = budget.sizes
-        sizes.pop("observations" if task in BY_MEAN else "rows")
-        if (form or method) == "ma_sbi_shuffled":
-            settings = {"context": "shuffled"} | settings
-        return Cell(
-            "trial",
-            VERSION,
-            method,
-            task=task,
-            backbone=backbone,
-            seed=seed,
-            num_calibration=num_calibration,
-            regime=regime,
-            settings=sizes
-            | {
-                "form": form or method,
-                "options": dict(options or {}),
-                "task": dict(task_options or {}),
-                "simulations": budget.simulations(task),
-                "training": budget.training.get(backbone, {}),
-            }
-            | settings,
-        )
-
-    def backbones(self, cell: Cell) -> Sequence[Backbone]:
-        """Name the posterior that the method starts from, if it does."""
-        return (_backbone(cell),) if _starts_from_posterior(cell) else ()
-
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
-        """Run the trial."""
-        return run_trial(cell, laboratory)
-
-
 def run_trial(cell: Cell, laboratory: Laboratory) -> list[Measurement]:
     """Fit the method, sample all test rows together, and score."""
-    world = _World.of(cell)
+    world = World.of(cell)
     if cell.settings["form"] == "exact":
         answer = _exact(cell, world)
     else:
@@ -170,6 +99,9 @@ def run_trial(cell: Cell, laboratory: Laboratory) -> list[Measurement]:
         measured = [Measurement("mse", _numbers(values), "posterior mean", num_draws)]
     if answer.log_score is not None:
         measured.append(Measurement("log_score", _numbers(answer.log_score)))
+    kept = cell.settings.get("keep_draws")
+    if kept is not None:
+        measured.append(Measurement("draws", _numbers(answer.draws[:kept].flatten())))
     return measured
 
 
@@ -187,7 +119,7 @@ class _Answer:
 
 
 @dataclass(frozen=True)
-class _World:
+class World:
     """A task with its calibration and test rows, all that a seed decides.
 
     Attributes:
@@ -206,7 +138,8 @@ class _World:
     regime_weights: Tensor
 
     @classmethod
-    def of(cls, cell: Cell) -> _World:
+    def of(cls, cell: Cell) -> World:
+        """Make the world of a trial."""
         settings = cell.settings
         task = get_task(cell.task, **settings["task"])
         rng = np.random.default_rng(derive(cell.seed, "contexts"))
@@ -220,7 +153,9 @@ class _World:
                 for rows in (calibration, test)
             )
         weights = _regime_weights(task, test, reliability)
-        calibration, test = _treated(settings.get("context", "true"), calibration, test, rng)
+        calibration, test = _treated(
+            settings.get("context", "true"), calibration, test, rng
+        )
         reference = None
         if cell.task not in BY_MEAN:
             reference = _reference(task, test, cell)
@@ -240,6 +175,9 @@ def _test_rows(task: Task, cell: Cell) -> Draws:
         x_sim = once.x_sim[rows]
         context = task.contexts(regime, seed=derive(cell.seed, "test contexts"))
         test = Draws(once.theta[rows], x_sim, task.depart(x_sim, regime), regime, context)
+    if cell.observation is not None:
+        first = cell.observation * len(task.regimes)
+        test = _select(test, torch.arange(first, first + len(task.regimes)))
     return test if cell.regime is None else _select(test, test.regime == cell.regime)
 
 
@@ -276,9 +214,7 @@ def _blurred(
     return [text if kept else texts[index] for text, index, kept in rows]
 
 
-def _treated(
-    how: str, calibration: Draws, test: Draws, rng: Any
-) -> tuple[Draws, Draws]:
+def _treated(how: str, calibration: Draws, test: Draws, rng: Any) -> tuple[Draws, Draws]:
     """Exchange the contexts: shuffled, or the number of the calibration row."""
     if how == "shuffled":
         shuffled = rng.permutation(calibration.context).tolist()
@@ -309,6 +245,8 @@ def _reference(task: Task, test: Draws, cell: Cell) -> Tensor:
     options = tuple(sorted(cell.settings["task"].items()))
     sizes = cell.settings["observations"], cell.settings["draws"]
     once = _reference_once(cell.task, options, *sizes)
+    if cell.observation is not None:
+        once = once[:, [cell.observation]]
     num_regimes = 1 if cell.regime is not None else len(task.regimes)
     return once.repeat_interleave(num_regimes, dim=1)
 
@@ -322,7 +260,7 @@ def _reference_once(
     return task.reference(x_sim, draws, seed=derive(0, "reference"))
 
 
-def _exact(cell: Cell, world: _World) -> _Answer:
+def _exact(cell: Cell, world: World) -> _Answer:
     """Give the answer that nobody can improve on: Bayes' rule with x and the context."""
     task, test, num_draws = world.task, world.test, cell.settings["draws"]
     seed = derive(cell.seed, "exact")
@@ -337,7 +275,9 @@ def _exact(cell: Cell, world: _World) -> _Answer:
     evidence = [task.log_evidence(test.x_obs, regime=one) for one in regimes]
     log_weight = (log_weight + torch.stack(evidence, dim=1)).log_softmax(dim=1)
     generator = torch.Generator().manual_seed(derive(seed, "regimes"))
-    pick = torch.multinomial(log_weight.exp(), num_draws, True, generator=generator).T
+    pick = torch.multinomial(
+        log_weight.exp(), num_draws, replacement=True, generator=generator
+    ).T
     draws = torch.stack(
         [task.reference(test.x_obs, num_draws, regime=k, seed=seed) for k in regimes]
     )
@@ -348,13 +288,11 @@ def _exact(cell: Cell, world: _World) -> _Answer:
     return _Answer(chosen, (log_weight + density).logsumexp(dim=1))
 
 
-def _fitted(cell: Cell, world: _World, laboratory: Laboratory) -> _Answer:
+def _fitted(cell: Cell, world: World, laboratory: Laboratory) -> _Answer:
     """Fit the method and sample it."""
-    settings, test, task = cell.settings, world.test, world.task
-    method = FORMS[settings["form"]](**settings["options"])
-    if "backbone" in method.get_params(deep=False):
-        method.set_params(backbone=fit_backbone(cell.backbone, **settings["training"]))
-    method.fit(_materials(cell, world, method, laboratory), seed=cell.seed)
+    settings, test = cell.settings, world.test
+    method = make_method(cell)
+    method.fit(materials_of(cell, world, method, laboratory), seed=cell.seed)
     x = test.x_sim if method.reads == "x_sim" else test.x_obs
     batches = torch.arange(len(x)).split(settings.get("together", len(x)))
     draws = torch.cat(
@@ -385,6 +323,15 @@ def _fitted(cell: Cell, world: _World, laboratory: Laboratory) -> _Answer:
     return _Answer(draws, score)
 
 
+def make_method(cell: Cell) -> Method:
+    """Make the method of a trial, not fitted yet."""
+    settings = cell.settings
+    method = FORMS[settings["form"]](**settings["options"])
+    if "backbone" in method.get_params(deep=False):
+        method.set_params(backbone=fit_backbone(cell.backbone, **settings["training"]))
+    return method
+
+
 def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
     """Tell whether a density is cheap: a diffusion model's takes an integral per row."""
     if not hasattr(getattr(method, "posterior_", None), "signal"):
@@ -395,8 +342,8 @@ def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
     return shown * len(x) <= MOST_DENSITIES
 
 
-def _materials(
-    cell: Cell, world: _World, method: Method, laboratory: Laboratory
+def materials_of(
+    cell: Cell, world: World, method: Method, laboratory: Laboratory
 ) -> Materials:
     """Gather what the method needs, and nothing that takes long for nothing."""
     settings, task, calibration = cell.settings, world.task, world.calibration
@@ -413,7 +360,7 @@ def _materials(
     return Materials(
         prior=task.prior,
         posterior=(
-            laboratory.posterior(_backbone(cell)) if _starts_from_posterior(cell) else None
+            laboratory.posterior(backbone_of(cell)) if starts_from_posterior(cell) else None
         ),
         simulations=simulations,
         simulator=task.simulate,
@@ -424,14 +371,16 @@ def _materials(
     )
 
 
-def _starts_from_posterior(cell: Cell) -> bool:
+def starts_from_posterior(cell: Cell) -> bool:
+    """Tell whether the method of a trial needs a trained posterior."""
     form = cell.settings["form"]
     if form == "exact":
         return False
     return not {"posterior", "diffusion"}.isdisjoint(FORMS[form]().needs)
 
 
-def _backbone(cell: Cell) -> Backbone:
+def backbone_of(cell: Cell) -> Backbone:
+    """Name the posterior that a trial starts from."""
     # The simulator is the same in every setting of a task: so is its posterior.
     options = {k: v for k, v in cell.settings["task"].items() if k != "setting"}
     return Backbone(

@@ -1,0 +1,145 @@
+"""Hide the calibration: ten seeds on SLCP, and a test of equivalence with the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ma_sbi.experiments.budget import Budget
+from ma_sbi.experiments.cell import Cell
+from ma_sbi.experiments.comparing import Line
+from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
+from ma_sbi.experiments.trial_tables import Published, per_observation, trial_lines
+from ma_sbi.metrics import tost_paired
+from ma_sbi.report.violins import plot_violins
+
+__all__ = ["HideCalibration"]
+
+TASK = "slcp"
+MARGIN = 0.02
+METHODS = {
+    "maf": (
+        "npe",
+        "rope_emd",
+        "rope_paper_ot_only",
+        "rope_paper",
+        "ma_sbi_paper",
+        "ma_sbi",
+        "oracle",
+    ),
+    "ddpm": ("npe", "rope_emd", "ma_sbi_paper", "ma_sbi", "oracle"),
+}
+# Medians over seeds of the flow, means of the diffusion model, with the median gap closed.
+PAPER = {
+    ("maf", "npe"): (0.758, None),
+    ("maf", "rope_emd"): (0.762, -5),
+    ("maf", "rope_paper_ot_only"): (0.892, -313),
+    ("maf", "rope_paper"): (0.903, -336),
+    ("maf", "ma_sbi_paper"): (0.719, 93.6),
+    ("maf", "oracle"): (0.714, None),
+    ("ddpm", "npe"): (0.778, None),
+    ("ddpm", "rope_emd"): (0.775, 6),
+    ("ddpm", "ma_sbi_paper"): (0.744, None),
+    ("ddpm", "oracle"): (0.743, None),
+}
+PAPER_P = {
+    ("maf", "npe"): "0.999",
+    ("maf", "rope_emd"): "0.999",
+    ("maf", "rope_paper_ot_only"): "1.000",
+    ("maf", "rope_paper"): "1.000",
+    ("maf", "ma_sbi_paper"): "< 1e-4",
+    ("ddpm", "ma_sbi_paper"): "< 1e-4",
+}
+
+
+def published(row: pd.Series) -> Published:
+    """Find what the two ten-seed tables print."""
+    raw, closed = PAPER.get((row["backbone"], row["method"]), (None, None))
+    npe, oracle = (PAPER[row["backbone"], name][0] for name in ("npe", "oracle"))
+    return Published(raw, closed, npe, oracle)
+
+
+class HideCalibration(TrialExperiment):
+    """The headline: with text alone, as good as knowing the departure."""
+
+    name = "hide_calibration"
+    title = "Hide the calibration, ten seeds"
+    place = "the ten-seed tables on flow and diffusion model, and the violins"
+    note = (
+        "The same observations for every seed; the posterior, the calibration set and the "
+        f"noise differ. The remark has the median and the quartiles over seeds, and the "
+        f"p-value of the equivalence with the oracle within {MARGIN} (two one-sided paired "
+        "tests). The paper's raw values are medians for the flow and means for the "
+        "diffusion model; ours are means."
+    )
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List ten seeds of both backbones."""
+        return [
+            self.method_cell(budget, TASK, backbone, method, seed)
+            for backbone, methods in METHODS.items()
+            for seed in budget.num_seeds(10)
+            for method in (*methods, *EXTRA_ROWS)
+        ]
+
+    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
+        """Put the means beside the paper's, with medians and the equivalence test."""
+        order = ("prior", *METHODS["maf"][:-1], *EXTRA_ROWS[1:3], "oracle", "exact")
+        lines = trial_lines(
+            rows, "SLCP, 500 calibration rows", published=published, order=order
+        )
+        seeds = _per_seed(rows)
+        return [replace(line, note=_note(line, seeds)) for line in lines]
+
+    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
+        """Draw the values of every seed."""
+        seeds = _per_seed(rows)
+        panels = {
+            name: {
+                method: seeds[name, method].to_numpy()
+                for method in METHODS[backbone]
+                if (name, method) in seeds
+            }
+            for backbone, name in (("maf", "maf"), ("ddpm", "ddpm"))
+        }
+        panels = {name: values for name, values in panels.items() if "oracle" in values}
+        return {"violins": plot_violins(panels, margin=MARGIN)} if panels else {}
+
+    def captions(self) -> Mapping[str, str]:
+        """Say what the figure shows."""
+        return {
+            "violins": "C2ST of every seed (dots) on SLCP. The dashed line is the median of "
+            f"the oracle, the band the margin of {MARGIN} around it."
+        }
+
+
+def _per_seed(rows: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
+    """Average each seed over its test cases."""
+    found = rows[rows["metric"] == "c2st"]
+    found = found.assign(mean=[per_observation(row).mean() for _, row in found.iterrows()])
+    return {
+        key: part.set_index("seed")["mean"].sort_index()
+        for key, part in found.groupby(["backbone", "method"], sort=False)
+    }
+
+
+def _note(line: Line, seeds: Mapping[tuple[str, str], pd.Series]) -> str:
+    place = str(line.labels["backbone"]), str(line.labels["method"])
+    values, oracle = seeds[place], seeds.get((place[0], "oracle"))
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
+    said = f"median {median:.3f} [{low:.3f}, {high:.3f}]"
+    if oracle is None or place[1] == "oracle":
+        return said
+    shared = values.index.intersection(oracle.index)
+    if len(shared) < 2:
+        return said
+    found = tost_paired(values[shared].to_numpy(), oracle[shared].to_numpy(), margin=MARGIN)
+    paper = f" (paper {PAPER_P[place]})" if place in PAPER_P else ""
+    return (
+        f"{said}; minus oracle {found.difference:+.4f} [{found.low:+.4f}, "
+        f"{found.high:+.4f}], TOST p = {found.p_value:.2g}{paper}"
+    )

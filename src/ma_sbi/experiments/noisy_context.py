@@ -1,0 +1,112 @@
+"""A context that is right only some of the time: how the correction degrades."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ma_sbi.experiments.budget import Budget
+from ma_sbi.experiments.cell import Cell
+from ma_sbi.experiments.comparing import Line
+from ma_sbi.experiments.trial_experiment import TrialExperiment
+from ma_sbi.experiments.trial_tables import Published, trial_lines
+from ma_sbi.report.sweeps import plot_sweeps
+from ma_sbi.theory import discrete_information, symmetric_channel
+
+__all__ = ["NoisyContext"]
+
+TASK, BACKBONE = "slcp", "ddpm"
+RELIABILITIES = (0.0, 0.25, 0.5, 0.75, 1.0)
+READING = ("ma_sbi_paper", "ma_sbi", "exact")
+NUM_SEEDS = 3
+# At pure noise, and at the dip that the paper reports; it prints no other figures.
+PAPER = {("ma_sbi_paper", 0.0): 5.2, ("ma_sbi_paper", 0.25): -36.0}
+
+
+class NoisyContext(TrialExperiment):
+    """Graceful degradation, and the dip at p = 0.25 that the paper reports."""
+
+    name = "noisy_context"
+    title = "Noisy context"
+    place = "Figure 3 (b), graceful degradation"
+    note = (
+        "SLCP, diffusion model. With probability p a text is that of its regime, else it is "
+        "picked at random among the four, in calibration and in the test. I is the "
+        "information between text and regime in nats. `exact` weighs the regimes by what "
+        "the text says and by how likely x is under each: it reads x, too, which no "
+        "correction by the text alone does."
+    )
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List all reliabilities; rows that read no context stand at 1."""
+        return [
+            self.method_cell(
+                budget,
+                TASK,
+                BACKBONE,
+                method,
+                seed,
+                **({} if reliability == 1.0 else {"reliability": reliability}),
+            )
+            for seed in budget.num_seeds(NUM_SEEDS)
+            for reliability in RELIABILITIES
+            for method in (
+                *READING,
+                "npe",
+                "prior",
+                "ma_sbi_marginal",
+                "ma_sbi_shuffled",
+                "oracle",
+            )
+            if method in READING or reliability == 1.0
+        ]
+
+    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
+        """Put both of the paper's figures beside ours."""
+
+        def published(row: pd.Series) -> Published:
+            return Published(closed=PAPER.get((row["method"], row["p"])))
+
+        return trial_lines(
+            _labelled(rows),
+            "SLCP, contexts that are right with probability p",
+            by=("p", "I"),
+            published=published,
+            order=("prior", "npe", *READING),
+        )
+
+    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
+        """Draw the share of the gap against the information."""
+        curves: dict[str, dict[float, float]] = {}
+        for line in self.lines(rows):
+            method = str(line.labels["method"])
+            if method in READING and line.closed is not None and not line.closed.reason:
+                information = float(line.labels["I"])
+                curves.setdefault(method, {})[information] = line.closed.value
+        if not any(len(curve) > 1 for curve in curves.values()):
+            return {}
+        drawn = plot_sweeps(
+            {"SLCP": curves},
+            "gap closed in %",
+            horizontal="information in nats",
+            levels={"npe": 0.0, "oracle": 100.0},
+            log=False,
+        )
+        return {"noisy_context": drawn}
+
+    def captions(self) -> Mapping[str, str]:
+        """Say what the figure shows."""
+        return {
+            "noisy_context": "Share of the gap closed on SLCP against the information that "
+            "the context has about the regime."
+        }
+
+
+def _labelled(rows: pd.DataFrame) -> pd.DataFrame:
+    reliability = [row.get("reliability", 1.0) for row in rows["settings"]]
+    information = [
+        round(discrete_information(symmetric_channel(4, p)), 3) for p in reliability
+    ]
+    return rows.assign(p=reliability, I=information)

@@ -1,0 +1,148 @@
+"""RoPE's Algorithm 1 with more simulations, and with more observations in the transport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ma_sbi.experiments.budget import Budget
+from ma_sbi.experiments.cell import Cell
+from ma_sbi.experiments.comparing import Line
+from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
+from ma_sbi.experiments.trial_tables import Published, trial_lines
+from ma_sbi.report.sweeps import plot_sweeps
+
+__all__ = ["RoPESweeps"]
+
+TASK, BACKBONE = "slcp", "maf"
+FORMS = ("rope_paper_ot_only", "rope_paper")
+NUM_SIMULATIONS = (200, 500, 1000, 2000, 5000)
+NUM_OBSERVATIONS = (12, 50, 200, 500, 2000)
+PAPER = {
+    ("rope_paper_ot_only", "N_s", 200): 0.922,
+    ("rope_paper_ot_only", "N_s", 500): 0.913,
+    ("rope_paper_ot_only", "N_s", 1000): 0.905,
+    ("rope_paper_ot_only", "N_s", 2000): 0.899,
+    ("rope_paper_ot_only", "N_s", 5000): 0.909,
+    ("rope_paper", "N_s", 200): 0.919,
+    ("rope_paper", "N_s", 500): 0.917,
+    ("rope_paper", "N_s", 1000): 0.911,
+    ("rope_paper", "N_s", 2000): 0.907,
+    ("rope_paper", "N_s", 5000): 0.904,
+    ("rope_paper_ot_only", "N_o", 12): 0.892,
+    ("rope_paper_ot_only", "N_o", 200): 0.856,
+    ("rope_paper", "N_o", 12): 0.903,
+    ("rope_paper", "N_o", 200): 0.863,
+}
+
+
+class RoPESweeps(TrialExperiment):
+    """How RoPE fares beyond the paper's twelve observations and 2000 simulations."""
+
+    name = "rope_sweeps"
+    title = "RoPE, N_s and N_o"
+    place = "the appendix on the faithful RoPE sweep"
+    note = (
+        "SLCP, MAF, one seed. N_s: simulations in the transport, with twelve observations. "
+        "N_o: observations in the transport, with 2000 simulations; those beyond the "
+        "twelve are unlabelled. `rope_paper_ot_only` leaves out step 2."
+    )
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List both sweeps, with and without step 2."""
+        cells = []
+        for seed in budget.num_seeds():
+            ends = ("npe", "ma_sbi", *EXTRA_ROWS, "oracle")
+            cells += [self.method_cell(budget, TASK, BACKBONE, m, seed) for m in ends]
+            for form in FORMS:
+                cells += [
+                    self.swept(budget, form, seed, num_simulations=num)
+                    for num in NUM_SIMULATIONS[: 2 if budget.quick else None]
+                ]
+                cells += [
+                    self.swept(budget, form, seed, num_observations=num)
+                    for num in NUM_OBSERVATIONS[1 : 2 if budget.quick else None]
+                ]
+        return cells
+
+    def swept(
+        self,
+        budget: Budget,
+        form: str,
+        seed: int,
+        *,
+        num_simulations: int = 2000,
+        num_observations: int = 12,
+    ) -> Cell:
+        """Make the cell of one point of a sweep."""
+        if (num_simulations, num_observations) == (2000, 12):
+            return self.method_cell(budget, TASK, BACKBONE, form, seed)
+        options = {"num_simulations": num_simulations}
+        settings = {"together": 12}
+        if num_observations > 12:
+            options["rows"] = "unlabelled"
+            settings["unlabelled"] = num_observations - 12
+        if budget.quick:
+            options["num_steps"] = 100
+        return self.trial(
+            budget, TASK, BACKBONE, form, seed=seed, options=options, **settings
+        )
+
+    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
+        """Put both sweeps beside the paper's."""
+        rows = _labelled(rows)
+        lines = []
+        for sweep, title in (("N_s", "N_s, at N_o = 12"), ("N_o", "N_o, at N_s = 2000")):
+            part = rows[rows[sweep].notna() | ~rows["method"].isin(FORMS)]
+
+            def published(row: pd.Series, sweep: str = sweep) -> Published:
+                value = row[sweep]
+                key = (row["method"], sweep, None if pd.isna(value) else int(value))
+                return Published(PAPER.get(key))
+
+            lines += trial_lines(part, title, by=[sweep], published=published)
+        return lines
+
+    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
+        """Draw C2ST against N_s and N_o."""
+        rows = _labelled(rows)
+        rows = rows[rows["metric"] == "c2st"]
+        panels = {}
+        for sweep in ("N_s", "N_o"):
+            curves = {
+                form: _curve(rows[(rows["method"] == form) & rows[sweep].notna()], sweep)
+                for form in FORMS
+            }
+            if all(len(curve) > 1 for curve in curves.values()):
+                panels[sweep] = curves
+        levels = rows[rows["method"].isin(["npe", "oracle", "prior"])]
+        flat = {str(m): part["value"].mean() for m, part in levels.groupby("method")}
+        return {"rope_sweeps": plot_sweeps(panels, "C2ST", levels=flat)} if panels else {}
+
+    def captions(self) -> Mapping[str, str]:
+        """Say what the figure shows."""
+        return {
+            "rope_sweeps": "C2ST of RoPE's Algorithm 1 on SLCP, against the number of "
+            "simulations and of observations in its transport."
+        }
+
+
+def _labelled(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns N_s and N_o: empty where a row is not part of that sweep."""
+    num_simulations, num_observations = [], []
+    for _, row in rows.iterrows():
+        swept = row["method"] in FORMS
+        simulations = row["settings"]["options"].get("num_simulations", 2000)
+        observations = row["settings"].get("unlabelled", 0) + 12 if swept else None
+        num_simulations.append(simulations if swept and observations == 12 else None)
+        num_observations.append(observations if simulations == 2000 else None)
+    return rows.assign(
+        N_s=pd.array(num_simulations, dtype="Int64"),
+        N_o=pd.array(num_observations, dtype="Int64"),
+    )
+
+
+def _curve(rows: pd.DataFrame, sweep: str) -> dict[float, float]:
+    return rows.groupby(sweep)["value"].mean().to_dict()

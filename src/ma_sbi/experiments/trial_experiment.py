@@ -1,0 +1,146 @@
+"""Experiments whose cells are trials, and the options that methods have in all of them.
+
+A trial that two experiments list is done once: its cell is named ``"trial"``, not after
+either of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ma_sbi.experiments.budget import Budget
+from ma_sbi.experiments.cell import Backbone, Cell, Measurement
+from ma_sbi.experiments.experiment import Experiment
+from ma_sbi.experiments.laboratory import Laboratory
+from ma_sbi.experiments.trials import (
+    BY_MEAN,
+    backbone_of,
+    run_trial,
+    starts_from_posterior,
+)
+
+__all__ = ["EXTRA_ROWS", "ONLY", "TrialExperiment"]
+
+VERSION = 1
+EXTRA_ROWS = ("prior", "ma_sbi_marginal", "ma_sbi_shuffled", "exact")
+"""Rows that every table has beside the methods it compares."""
+
+ONLY = {
+    "classifier_free": "ddpm",
+    "classifier_free_guided": "ddpm",
+    "prior_guide": "ddpm",
+    "prior_guide_jacobian": "ddpm",
+    "npe_rs": "maf",
+}
+"""Methods with a backbone of their own, and the one that is like it."""
+
+# As the paper ran them: twelve test rows at a time.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "rope_paper": {"together": 12},
+    "rope_paper_ot_only": {"together": 12},
+    # It is trained on the observations to be analysed; its authors use 1000 simulations.
+    "npe_rs": {"unlabelled": "test", "most_simulations": 10_000},
+    "rnpe": {"most_simulations": 50_000},
+    "frisbi": {"unlabelled": 1000},
+}
+OPTIONS: dict[str, dict[str, Any]] = {"frisbi": {"num_draws": 40}}
+# Chains in many dimensions: fewer of them, on a flow that is ten times as fast.
+SHORT_CHAINS = {"density": "maf", "num_chains": 60, "num_steps": 600}
+QUICK_OPTIONS: dict[str, dict[str, Any]] = {
+    "fmcpe": {"epochs": 20},
+    "frisbi": {"num_draws": 5, "epochs": 10, "num_simulations": 200},
+    "npe_rs": {"max_epochs": 10},
+    "rnpe": {"density": "maf", "num_chains": 20, "num_steps": 50},
+    "prior_guide": {"num_langevin": 1},
+    "prior_guide_jacobian": {"num_langevin": 1},
+}
+QUICK_ROPE = {"num_simulations": 200, "num_steps": 100}
+
+
+class TrialExperiment(Experiment):
+    """An experiment whose cells are trials."""
+
+    def trial(
+        self,
+        budget: Budget,
+        task: str,
+        backbone: str,
+        method: str,
+        *,
+        seed: int = 0,
+        num_calibration: int = 500,
+        form: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        task_options: Mapping[str, Any] | None = None,
+        observation: int | None = None,
+        regime: int | None = None,
+        **settings: Any,
+    ) -> Cell:
+        """Make the cell of a trial.
+
+        Args:
+            budget: What may be spent.
+            task: Name of the task.
+            backbone: Kind of posterior.
+            method: Label of the row.
+            seed: Seed of the posterior, the calibration set and the noise.
+            num_calibration: Number of calibration rows.
+            form: Name in ``FORMS``; the label if None.
+            options: Options of the method.
+            task_options: Options of the task, such as its setting.
+            observation: The only observation that is tested.
+            regime: The only regime that is tested.
+            **settings: ``context`` (``"shuffled"``, ``"index"`` or ``"nearest"``),
+                ``reliability`` of the context, ``left_out`` (a regime that calibration
+                never visits), ``unlabelled`` (how many rows), ``together`` (rows sampled
+                at once), ``most_simulations``, ``keep_draws`` (draws that are kept).
+        """
+        sizes = budget.sizes
+        sizes.pop("observations" if task in BY_MEAN else "rows")
+        if (form or method) == "ma_sbi_shuffled":
+            settings = {"context": "shuffled"} | settings
+        return Cell(
+            "trial",
+            VERSION,
+            method,
+            task=task,
+            backbone=backbone,
+            seed=seed,
+            num_calibration=num_calibration,
+            observation=observation,
+            regime=regime,
+            settings=sizes
+            | {
+                "form": form or method,
+                "options": dict(options or {}),
+                "task": dict(task_options or {}),
+                "simulations": budget.simulations(task),
+                "training": budget.training.get(backbone, {}),
+            }
+            | settings,
+        )
+
+    def method_cell(
+        self, budget: Budget, task: str, backbone: str, method: str, seed: int, **known: Any
+    ) -> Cell:
+        """Make the cell of a method with the options that it has everywhere."""
+        options = dict(OPTIONS.get(method, {}))
+        if method == "rnpe" and task in ("slcp", "sir_delay", "ddm"):
+            options |= SHORT_CHAINS
+        if budget.quick:
+            options |= QUICK_OPTIONS.get(method, {})
+            rope = method.startswith("rope") and method not in ("rope_emd", "rope_sinkhorn")
+            options |= QUICK_ROPE if rope else {}
+        settings = SETTINGS.get(method, {}) | known
+        return self.trial(
+            budget, task, backbone, method, seed=seed, options=options, **settings
+        )
+
+    def backbones(self, cell: Cell) -> Sequence[Backbone]:
+        """Name the posterior that the method starts from, if it does."""
+        return (backbone_of(cell),) if starts_from_posterior(cell) else ()
+
+    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+        """Run the trial."""
+        return run_trial(cell, laboratory)

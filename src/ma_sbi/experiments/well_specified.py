@@ -1,0 +1,56 @@
+"""Nothing departs from the simulator: does a correction leave the posterior alone?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from ma_sbi.experiments.budget import Budget
+from ma_sbi.experiments.cell import Cell
+from ma_sbi.experiments.comparing import Line
+from ma_sbi.experiments.main_results import TASKS
+from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
+from ma_sbi.experiments.trial_tables import trial_lines
+
+__all__ = ["WellSpecified"]
+
+METHODS = (
+    "npe",
+    "nnpe_isotropic",
+    "rope_emd",
+    "rope_sinkhorn",
+    "ma_sbi_paper",
+    "ma_sbi",
+    "ma_sbi_affine",
+    *EXTRA_ROWS,
+    "oracle",
+)
+SETTING = {"setting": "well_specified"}
+
+
+class WellSpecified(TrialExperiment):
+    """The third setting of the paper's benchmarks."""
+
+    name = "well_specified"
+    title = "Well-specified setting"
+    place = "the setting that the paper names beside the informative and uninformative ones"
+    note = (
+        "Diffusion model, 500 calibration rows, no departure: NPE and oracle are the same, "
+        "there is no gap to close, and every difference from NPE is harm or noise."
+    )
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List every task without a departure."""
+        return [
+            self.method_cell(budget, task, "ddpm", method, seed, task_options=SETTING)
+            for seed in budget.num_seeds()
+            for task in TASKS
+            for method in METHODS
+            if not (method == "exact" and task == "ddm")
+        ]
+
+    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
+        """Show the raw values; there is no share of a gap."""
+        order = ("prior", *METHODS)
+        return trial_lines(rows, "No departure", by=("task",), order=order)

@@ -1,0 +1,73 @@
+"""Curves over something that was varied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+
+__all__ = ["plot_sweeps"]
+
+COLOURS = {
+    "npe": "#d62728",
+    "ma_sbi": "#1f77b4",
+    "ma_sbi_paper": "#ff7f0e",
+    "ma_sbi_affine": "#9467bd",
+    "rope_emd": "#8c564b",
+    "rope_sinkhorn": "#e377c2",
+    "oracle": "#2ca02c",
+    "exact": "#111111",
+    "prior": "#999999",
+}
+
+
+def plot_sweeps(
+    panels: Mapping[str, Mapping[str, Mapping[float, float]]],
+    label: str,
+    *,
+    levels: Mapping[str, float] | Mapping[str, Mapping[str, float]] | None = None,
+    horizontal: str | None = None,
+    log: bool = True,
+) -> Figure:
+    """Draw one panel per sweep, one curve per method.
+
+    Args:
+        panels: Values by panel, method, and the number that was varied.
+        label: Name of the values.
+        levels: Values that do not vary, drawn as lines: by name, or by panel and name.
+        horizontal: Name of what was varied; the panel's own title if None.
+        log: Whether the horizontal axis is logarithmic.
+    """
+    figure = Figure(figsize=(1.5 + 3.3 * len(panels), 3.9), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    drawn: dict[str, object] = {}
+    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+        for name, curve in curves.items():
+            points = sorted(curve.items())
+            style = {"color": COLOURS[name]} if name in COLOURS else {}
+            drawn[name] = axis.plot(*zip(*points, strict=True), "o-", ms=4, **style)[0]
+        for name, value in _levels(levels, title).items():
+            style = {"color": COLOURS.get(name, "0.5")}
+            drawn[name] = axis.axhline(value, ls="--", lw=1, **style)
+        if log:
+            axis.set_xscale("log")
+        axis.set_xlabel(horizontal or title)
+        axis.set_title(title if horizontal else "", loc="left", fontsize=10)
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel(label)
+    figure.legend(
+        list(drawn.values()),
+        list(drawn),
+        loc="outside lower center",
+        ncols=min(6, len(drawn)),
+        frameon=False,
+        fontsize=8,
+    )
+    return figure
+
+
+def _levels(levels: Mapping | None, title: str) -> Mapping[str, float]:
+    if not levels:
+        return {}
+    first = next(iter(levels.values()))
+    return levels.get(title, {}) if isinstance(first, Mapping) else levels
