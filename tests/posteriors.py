@@ -125,10 +125,10 @@ DENSE = {
     ),
     "flow_maf": flow_posterior,
     "flow_nsf": spline_posterior,
+    "ddpm_deterministic": lambda: ddpm_posterior().deterministic(20),
 }
 POSTERIORS = {
     **DENSE,
     "from_sbi_fmpe": lambda: from_sbi(sbi_fmpe()),
     "ddpm": ddpm_posterior,
-    "ddpm_deterministic": lambda: ddpm_posterior().deterministic(20),
 }

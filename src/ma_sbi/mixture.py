@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from ma_sbi.protocols import AmortizedPosterior, Corrections
+from ma_sbi.protocols import AmortizedPosterior, Corrections, DensePosterior, has_density
 from ma_sbi.randomness import derive, generator
 
 __all__ = ["log_prob_mixture", "sample_mixture"]
@@ -88,9 +89,9 @@ def log_prob_mixture(
     Raises:
         ValueError: If the posterior has no density.
     """
-    log_prob = getattr(posterior, "log_prob", None)
-    if log_prob is None:
+    if not has_density(posterior):
         raise ValueError(f"{type(posterior).__name__} can be sampled but has no density")
+    log_prob = cast("DensePosterior", posterior).log_prob
     num_candidates, batch, dim_x = candidates.x.shape
     theta = torch.as_tensor(theta, dtype=torch.float32)
     if num_candidates == 1:

@@ -16,6 +16,7 @@ __all__ = [
     "Corrector",
     "DensePosterior",
     "Encoder",
+    "has_density",
 ]
 
 Context = Any
@@ -89,3 +90,18 @@ class DensePosterior(AmortizedPosterior, Protocol):
             Log densities of shape ``(num_samples, batch)``.
         """
         ...
+
+
+def has_density(posterior: Any) -> bool:
+    """Tell whether the density of a posterior, or of a fitted method, can be evaluated.
+
+    A ``log_prob`` alone does not say so: that of a corrected posterior needs the posterior
+    within to have one. Where ``has_density`` is declared, it decides.
+    """
+    declared = getattr(posterior, "has_density", None)
+    if declared is not None:
+        return bool(declared)
+    if not callable(getattr(posterior, "log_prob", None)):
+        return False
+    within = getattr(posterior, "posterior", None)
+    return within is None or has_density(within)

@@ -44,9 +44,8 @@ def test_a_saved_posterior_draws_the_same(name, tmp_path):
     x = torch.tensor([[0.2, -0.3, 0.5]])
     assert torch.equal(loaded.sample(5, x, seed=0), posterior.sample(5, x, seed=0))
     assert torch.equal(loaded.training_range.center, posterior.training_range.center)
-    if hasattr(posterior, "log_prob"):
-        theta = torch.zeros(1, 1, 3)
-        assert torch.equal(loaded.log_prob(theta, x), posterior.log_prob(theta, x))
+    theta = torch.zeros(1, 1, 3)
+    assert torch.equal(loaded.log_prob(theta, x), posterior.log_prob(theta, x))
 
 
 def test_an_embedding_net_is_passed_again(tmp_path):

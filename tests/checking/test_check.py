@@ -9,7 +9,14 @@ import torch
 from torch.distributions import Independent, Normal
 
 import ma_sbi
-from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector, from_callable
+from ma_sbi import (
+    CategoryEncoder,
+    CorrectedPosterior,
+    ShiftCorrector,
+    fit_ddpm,
+    from_callable,
+)
+from ma_sbi.backbones import DiffusionPosterior
 from ma_sbi.checking import running
 from ma_sbi.checking.wording import QUESTIONS
 
@@ -305,6 +312,17 @@ def test_the_dictionary_is_json_without_nan(full, world):
     bare = ma_sbi.check(world.x_obs, world.context, seed=0).to_dict()
     json.dumps(bare, allow_nan=False)
     assert bare["figures"]["weak_context"]["run"] is False
+
+
+def test_the_density_of_a_diffusion_model_is_too_slow_to_be_asked_for(world, monkeypatch):
+    prior = Independent(Normal(torch.zeros(2), torch.ones(2)), 1)
+    model = fit_ddpm(prior, world.theta, world.x_sim, hidden=8, epochs=1, seed=0)
+    monkeypatch.setattr(DiffusionPosterior, "log_prob", None)
+    found = ma_sbi.check(
+        world.x_obs, world.context, x_sim=world.x_sim, theta=world.theta, posterior=model
+    )
+    assert found.figures["coverage"].before.expected_p_value is None
+    assert len(found.figures["coverage"].before.sbc_ranks) == running.SLOW.coverage
 
 
 def test_it_prints_itself(full):

@@ -23,6 +23,7 @@ from ma_sbi.backbones.priors import pack_prior, unpack_prior
 from ma_sbi.backbones.unconstrained import (
     check_simulations,
     default_device,
+    density_at,
     on_real_line,
 )
 from ma_sbi.networks import Standardise, perceptron
@@ -99,7 +100,7 @@ def fit_ddpm(
         show_progress: Whether to show a progress bar.
 
     Returns:
-        A posterior with ``sample``; it has no density.
+        A posterior with ``sample`` and ``log_prob``.
     """
     as_count(epochs, "epochs")
     if decay not in get_args(Decay):
@@ -181,8 +182,12 @@ class DiffusionPosterior(Amortized):
     """A trained diffusion model; made by :func:`fit_ddpm`.
 
     A guided model is a subclass with another ``_clean``, from which every step of either
-    sampler is made, or with a ``_settle`` of its own.
+    sampler is made, or with a ``_settle`` of its own; it says in ``has_density`` whether
+    its draws still follow a density.
     """
+
+    max_density_rows = 20_000
+    """Most theta evaluated in one pass: derivatives keep every layer in memory."""
 
     def __init__(
         self,
@@ -204,6 +209,11 @@ class DiffusionPosterior(Amortized):
         self.to_real = to_real
         self.sampler: Sampler = "ancestral"
         self.steps = list(range(len(signal) - 1, -1, -1))
+
+    @property
+    def has_density(self) -> bool:
+        """Whether ``log_prob`` can be evaluated; not if the draws are guided."""
+        return True
 
     def save(self, path: str | Path) -> None:
         """Write the trained model to a file; :func:`load_ddpm` reads it back."""
@@ -308,6 +318,82 @@ class DiffusionPosterior(Amortized):
             theta = theta - scale[following] * torch.expm1(-length) * slope
             before = (clean, length)
         return self._clean(theta, 0, condition)
+
+    def log_prob(self, theta: Tensor, x: Any) -> Tensor:
+        r"""Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``.
+
+        The density of the probability-flow equation (Song et al. 2021, Section 4.3), from
+        theta to the noise that the sampler starts from:
+
+        .. math:: \log q(\theta_0) = \log N(\theta_T; 0, I) + \int_0^{\phi_T}
+            \nabla \cdot v\, d\phi, \qquad \frac{d \theta}{d \phi} = v(\theta, \phi),
+            \quad \cos^2 \phi_t = \bar\alpha_t
+
+        solved by Heun's method on the sampler's steps, with the exact divergence. It takes
+        ``2 (1 + dim_theta)`` times as long as a draw in as many steps;
+        ``deterministic(50).log_prob`` is quicker, and nearly as exact unless the posterior
+        is ten times as narrow as the prior. Draws follow it up to the discretisation of
+        their sampler. Where the posterior is narrower than the noise of the first step,
+        it is too wide.
+
+        Differentiable in theta; minus infinity outside the prior's support.
+
+        Raises:
+            ValueError: If the model is guided, so that its draws follow no density.
+        """
+        if not self.has_density:
+            raise ValueError(f"{type(self).__name__} can be sampled but has no density")
+        theta, x = self._check_density_input(theta, x)
+        assert self.prior is not None  # noqa: S101 (every diffusion model knows it)
+        condition = self.network.x_scale(x)
+
+        def real_log_prob(real_theta: Tensor) -> Tensor:
+            rows = self.network.theta_scale(real_theta).flatten(0, 1)
+            number = torch.arange(len(rows), device=rows.device)
+            parts = [
+                self._log_density(rows[some], condition[some % len(x)])
+                for some in number.split(self.max_density_rows)
+            ]
+            log_density = torch.cat(parts) - self.network.theta_scale.scale.log().sum()
+            return log_density.unflatten(0, real_theta.shape[:2])
+
+        return density_at(self.prior, self.to_real, theta, real_log_prob)
+
+    def _log_density(self, theta: Tensor, condition: Tensor) -> Tensor:
+        """Evaluate rows of standardised theta ``(n, dim_theta)``."""
+        angle = torch.atan2((1 - self.signal).sqrt(), self.signal.sqrt()).tolist()
+        steps = self.steps[::-1]
+        # Without noise nothing moves, and up to the first step the velocity grows in
+        # proportion to the angle: half of it is its average.
+        velocity, divergence = self._velocity(theta, steps[0], condition)
+        theta = theta + angle[steps[0]] / 2 * velocity
+        log_stretch = angle[steps[0]] / 2 * divergence
+        for step, following in pairwise(steps):
+            length = angle[following] - angle[step]
+            here = self._velocity(theta, step, condition)
+            there = self._velocity(theta + length * here[0], following, condition)
+            theta = theta + length / 2 * (here[0] + there[0])
+            log_stretch = log_stretch + length / 2 * (here[1] + there[1])
+        constant = theta.shape[1] / 2 * math.log(2 * math.pi)
+        return log_stretch - theta.square().sum(dim=1) / 2 - constant
+
+    def _velocity(
+        self, theta: Tensor, step: int, condition: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Differentiate theta by the angle; return that and its divergence, ``(n,)``."""
+        left = self.signal[step]
+        wanted = torch.is_grad_enabled() and theta.requires_grad
+        with torch.enable_grad():
+            noisy = theta if wanted else theta.detach().requires_grad_()
+            clean = self._clean(noisy, step, condition)
+            velocity = (left.sqrt() * noisy - clean) / (1 - left).sqrt()
+            divergence = torch.zeros_like(theta[:, 0])
+            for column in range(theta.shape[1]):
+                (slope,) = torch.autograd.grad(
+                    velocity[:, column].sum(), noisy, retain_graph=True, create_graph=wanted
+                )
+                divergence = divergence + slope[:, column]
+        return (velocity, divergence) if wanted else (velocity.detach(), divergence)
 
     def __repr__(self) -> str:
         return f"DiffusionPosterior({self.sampler}, {len(self.steps)} steps)"

@@ -7,13 +7,13 @@ import io
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from sbi.inference import NPE
 from sbi.neural_nets import posterior_nn
-from sbi.utils.sbiutils import within_support
 from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
@@ -22,6 +22,7 @@ from ma_sbi.backbones.priors import pack_prior, unpack_prior
 from ma_sbi.backbones.unconstrained import (
     check_simulations,
     default_device,
+    density_at,
     on_real_line,
 )
 from ma_sbi.randomness import seeded
@@ -223,14 +224,9 @@ class FlowPosterior(Amortized):
         Differentiable in theta; minus infinity outside the prior's support.
         """
         theta, x = self._check_density_input(theta, x)
-        inside = within_support(self.prior, theta)
-        # The bijection is undefined outside; any inside point keeps it finite there.
-        anywhere = self.to_real.inv(torch.zeros_like(theta))
-        safe = torch.where(inside[..., None], theta, anywhere)
-        real_theta = self.to_real(safe)
-        log_prob = self.estimator.log_prob(real_theta, condition=x)
-        log_prob = log_prob + self.to_real.log_abs_det_jacobian(safe, real_theta)
-        return log_prob.masked_fill(~inside, -torch.inf)
+        assert self.prior is not None  # noqa: S101 (every flow knows it)
+        real_log_prob = partial(self.estimator.log_prob, condition=x)
+        return density_at(self.prior, self.to_real, theta, real_log_prob)
 
     def __repr__(self) -> str:
         return f"FlowPosterior({type(self.estimator.net).__name__}, dim_x={self.dim_x})"

@@ -8,6 +8,7 @@ of the prior's support (a logit for a box), learned there, and mapped back.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "check_simulations",
     "check_theta",
     "default_device",
+    "density_at",
     "off_the_edge",
     "on_real_line",
 ]
@@ -121,6 +123,32 @@ def check_theta(prior: Distribution, theta: Tensor, name: str = "theta") -> None
             f"{len(rows)} of {len(theta)} {name} (first: row {rows[0]}) lie outside the "
             "prior's support"
         )
+
+
+def density_at(
+    prior: Distribution,
+    to_real: Transform,
+    theta: Tensor,
+    real_log_prob: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Turn a density on the real line into one on the prior's support.
+
+    Args:
+        prior: The prior; outside its support the log density is minus infinity.
+        to_real: Bijection from its support to the real line.
+        theta: Parameters, shape ``(..., dim_theta)``.
+        real_log_prob: Gives log densities ``(...)`` of theta on the real line.
+
+    Returns:
+        Log densities, shape ``(...)``.
+    """
+    inside = within_support(prior, theta)
+    # The bijection is undefined outside; any inside point keeps it finite there.
+    anywhere = to_real.inv(torch.zeros_like(theta))
+    safe = torch.where(inside[..., None], theta, anywhere)
+    real_theta = to_real(safe)
+    log_abs_det = to_real.log_abs_det_jacobian(safe, real_theta)
+    return (real_log_prob(real_theta) + log_abs_det).masked_fill(~inside, -torch.inf)
 
 
 def off_the_edge(real_theta: Tensor) -> Tensor:

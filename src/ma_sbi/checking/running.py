@@ -41,6 +41,7 @@ from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_chec
 from ma_sbi.diagnostics.reading import as_labels, departures
 from ma_sbi.diagnostics.weak_context import WeakContext, weak_context
 from ma_sbi.encoders import CategoryEncoder
+from ma_sbi.protocols import has_density
 from ma_sbi.randomness import derive, generator, seeded
 
 __all__ = ["Diagnosis"]
@@ -71,7 +72,7 @@ class _Budget(NamedTuple):
 
 
 QUICK = _Budget(coverage=500, means=1_000, gap=200, draws=200, draws_of_means=50)
-# What has no density draws step by step.
+# What draws step by step: a diffusion model, and most of what has no density.
 SLOW = _Budget(coverage=200, means=500, gap=100, draws=100, draws_of_means=20)
 
 
@@ -168,7 +169,9 @@ class Diagnosis:
 
     @property
     def _budget(self) -> _Budget:
-        return QUICK if hasattr(self.subject.posterior, "log_prob") else SLOW
+        posterior = self.subject.posterior
+        quick = has_density(posterior) and not isinstance(posterior, DiffusionPosterior)
+        return QUICK if quick else SLOW
 
     @cached_property
     def _unfitted(self) -> FittedCorrector:
@@ -487,6 +490,8 @@ class Diagnosis:
                 x.float(),
                 num_samples=self._budget.draws,
                 levels=LEVELS,
+                # A diffusion model's density takes a dozen times as long as its draws.
+                with_density=not isinstance(posterior, DiffusionPosterior),
                 seed=derive(subject.seed, "coverage"),
             )
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ma_sbi.metrics.coverage import acauc
 from ma_sbi.metrics.draws import with_truth
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import Context, has_density
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix
 
@@ -162,13 +162,14 @@ def coverage(
     rng = generator(derive(seed, "ranks"))
     ranks, position = _ranks(draws, truth, rng)
     tarp = _tarp_ranks(draws, truth, rng)
-    log_prob = _density(posterior) if with_density else None
-    if log_prob is None:
+    if not (with_density and has_density(posterior)):
         expected_p_value = None
         covered = [(2 * position - 1).abs() <= level for level in levels]
     else:
         # The region of level a holds the truth if less than a of the draws are denser.
-        of_draws, of_truth = (-log_prob(one, *given) for one in (draws, truth[None]))
+        of_draws, of_truth = (
+            -posterior.log_prob(one, *given) for one in (draws, truth[None])
+        )
         _, depth = _ranks(of_draws[..., None], of_truth[0, :, None], rng)
         expected_p_value = _uniformity(depth[:, 0])
         covered = [depth <= level for level in levels]
@@ -244,11 +245,3 @@ def _share(level: float, inside: Tensor) -> CoveredShare:
     n = len(inside)
     test = stats.binomtest(round(share * n), n).proportion_ci(0.95)
     return CoveredShare(level, share, float(test.low), float(test.high))
-
-
-def _density(posterior: Any) -> Any:
-    """Find the density, if the posterior, or the one that it corrects, has one."""
-    base = getattr(posterior, "posterior", posterior)
-    if not hasattr(base, "log_prob") or not getattr(posterior, "has_density", True):
-        return None
-    return posterior.log_prob

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries, distinct, match
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import Context, has_density
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count, as_matrix
 
@@ -210,7 +210,7 @@ class _Scored:
 
     def at(self, x: Tensor, context: Entries | None) -> Score:
         """Return the score of theta ``(n, B, dim_theta)`` at these observations."""
-        if _has_density(self.method):
+        if has_density(self.method):
             known = (context,) if self.reads_context else ()
             return lambda theta: -self.method.log_prob(theta, x, *known).cpu()
         draws = self.draw(self.num_draws, x, context, derive(self.seed, "score"))
@@ -226,15 +226,6 @@ def _check_level(alpha: float, num_pairs: int) -> None:
             f"alpha={alpha} needs at least {needed} pairs, 1 / alpha - 1, for a finite "
             f"region, got {num_pairs}"
         )
-
-
-def _has_density(method: Any) -> bool:
-    declared = getattr(method, "has_density", None)
-    if declared is not None:
-        return declared
-    # A corrected posterior has a density if the posterior within has one.
-    inner = getattr(method, "posterior", method)
-    return hasattr(method, "log_prob") and hasattr(inner, "log_prob")
 
 
 def _from_draws(theta: Tensor, draws: Tensor) -> Tensor:

@@ -32,6 +32,11 @@ class GuidedDiffusion(DiffusionPosterior):
         )
         self.sampler, self.steps = base.sampler, base.steps
 
+    @property
+    def has_density(self) -> bool:
+        """Whether ``log_prob`` can be evaluated: the draws follow no known density."""
+        return False
+
     def save(self, path: str | Path) -> None:
         """Refuse: the file could not hold the guidance."""
         raise ValueError("a guided posterior cannot be saved: save the one it guides")
@@ -57,6 +62,11 @@ class ContextGuided(GuidedDiffusion):
         super().__init__(base)
         self.dim_code = dim_code
         self.strength = strength
+
+    @property
+    def has_density(self) -> bool:
+        """Whether ``log_prob`` can be evaluated: at the strengths that guide nowhere."""
+        return self.strength in (-1, 0)
 
     def _clean(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
         # The prediction of the undisturbed theta is linear in that of the noise.

@@ -15,7 +15,7 @@ from typing_extensions import Self
 from ma_sbi.context import Entries, as_entries
 from ma_sbi.methods.materials import NEEDS, Materials, Need
 from ma_sbi.mixture import log_prob_mixture, sample_mixture
-from ma_sbi.protocols import AmortizedPosterior, Context, Corrections
+from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, has_density
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count, as_matrix
 
@@ -137,7 +137,7 @@ class Method(BaseEstimator, ABC):
         """Whether ``log_prob`` can be evaluated; for most, known once fitted."""
         if type(self)._log_prob is Method._log_prob:
             return False
-        return not hasattr(self, "posterior_") or hasattr(self.posterior_, "log_prob")
+        return not hasattr(self, "posterior_") or has_density(self.posterior_)
 
     @abstractmethod
     def _fit(self, materials: Materials, seed: int | None) -> None:
