@@ -21,7 +21,6 @@ INK = "#010203"
 STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ma-sbi",
-    "text.parse_math": False,
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,
@@ -39,9 +38,13 @@ STYLE: Any = {
 
 
 @contextmanager
-def page_style(**changed: Any) -> Iterator[None]:
-    """Draw for a page: make and save the figures inside."""
-    with mpl.rc_context(STYLE | changed), warnings.catch_warnings():
+def page_style(*, math: bool = False) -> Iterator[None]:
+    """Draw for a page: make and save the figures inside.
+
+    Args:
+        math: Whether a dollar sign starts a formula, which it must not in others' texts.
+    """
+    with mpl.rc_context(STYLE | {"text.parse_math": math}), warnings.catch_warnings():
         # That a font lacks a sign matters not: the page's own fonts draw the text.
         warnings.simplefilter("ignore")
         yield

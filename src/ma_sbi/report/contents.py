@@ -1,0 +1,245 @@
+"""What is known so far: finished cells of experiments, as tables, figures and counts.
+
+Everything here reads the store and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ma_sbi.experiments.budget import Budget
+from ma_sbi.experiments.cell import Cell
+from ma_sbi.experiments.comparing import Compared, Line
+from ma_sbi.experiments.experiment import Experiment
+from ma_sbi.experiments.store import Store
+from ma_sbi.report.provenance import Provenance, trace
+from ma_sbi.report.tables import Column, Entry, Table, make_tables
+
+__all__ = ["RULE", "Drawn", "Report", "Section", "gather"]
+
+RULE = (
+    "A figure of the paper is reproduced if ours differs from it by no more than noise and "
+    "rounding explain: by sqrt(2) times half the width of our 95 % interval (the paper's "
+    "noise is taken to be as large as ours, where it gives none), and half a unit of the "
+    "paper's last digit. If it differs by more, it is better if the difference is in "
+    "favour of the method, else not reproduced. Where the paper gives the share of the gap "
+    "that is closed, the share is judged, else the metric itself. There is no verdict "
+    "without an interval, or where there is no gap to close. 'Implied' is the share that "
+    "the paper's own raw values give."
+)
+VERDICTS = ("reproduced", "better", "not reproduced")
+
+
+class Drawn(NamedTuple):
+    """A figure with its name and what it shows."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment, as far as it is finished.
+
+    Attributes:
+        experiment: The experiment.
+        cells: All its cells.
+        rows: Rows of the finished ones.
+        num_finished: How many are finished.
+        lines: Ours beside the paper's.
+        problem: Why there are no lines, should they fail.
+        missing: Why the rest cannot be run here; empty if it can.
+    """
+
+    experiment: Experiment
+    cells: Sequence[Cell]
+    rows: pd.DataFrame
+    num_finished: int
+    lines: tuple[Line, ...] = ()
+    problem: str = ""
+    missing: str = ""
+
+    @property
+    def tables(self) -> list[Table]:
+        """Ours beside the paper's."""
+        return make_tables(self.lines)
+
+    @property
+    def worth_showing(self) -> bool:
+        """Whether there is anything to show of it."""
+        return bool(self.num_finished or not self.cells)
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """Lines of the paper by verdict; those without one under the empty text."""
+        return Counter(line.verdict for line in self.lines if _in_paper(line))
+
+    def draw(self) -> list[Drawn]:
+        """Draw the figures, in the style that is set."""
+        if not self.worth_showing:
+            return []
+        captions = self.experiment.captions()
+        figures = self.experiment.figures(self.rows)
+        return [Drawn(name, captions.get(name, ""), one) for name, one in figures.items()]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Experiments side by side, with where their numbers come from."""
+
+    sections: tuple[Section, ...]
+    budget: Budget
+    provenance: Provenance = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "provenance", trace(self.sections))
+
+    @property
+    def title(self) -> str:
+        """What this is, with its budget if it is not the full one."""
+        label = " (quick run: reduced budget)" if self.budget.quick else ""
+        return f"The MA-SBI paper, checked{label}"
+
+    @property
+    def budget_name(self) -> str:
+        """The budget in a word."""
+        return "quick" if self.budget.quick else "full"
+
+    @property
+    def warning(self) -> str:
+        """What a reader must know of a reduced budget."""
+        if not self.budget.quick:
+            return ""
+        return (
+            "This is a quick run: few simulations, observations and draws. It shows that "
+            "everything runs; its verdicts say little about the paper."
+        )
+
+    @property
+    def conclusion(self) -> str:
+        """All verdicts in a sentence."""
+        counts = sum((section.verdicts for section in self.sections), Counter())
+        judged = sum(counts[name] for name in VERDICTS)
+        said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
+        more = f"; {counts['']} more have no verdict" if counts[""] else ""
+        if not judged:
+            return f"No figure of the paper has a verdict yet{more}."
+        return f"Of {judged} figures of the paper: {said}{more}."
+
+    @property
+    def summary(self) -> Table:
+        """Verdicts of each experiment."""
+        rows = []
+        for section in self.sections:
+            counts, total = section.verdicts, len(section.cells)
+            share = section.num_finished / total if total else 1.0
+            done = f"{section.num_finished} of {total}" if total else "nothing to run"
+            rows.append(
+                (
+                    Entry(section.experiment.title, section.experiment.title),
+                    *(_count(counts[name]) for name in (*VERDICTS, "")),
+                    Entry(done, share),
+                    Entry(section.experiment.place, section.experiment.place or None),
+                )
+            )
+        heads = (*VERDICTS, "no verdict", "cells finished")
+        columns = (
+            Column("experiment"),
+            *(Column(head, numeric=True) for head in heads),
+            Column("in the paper"),
+        )
+        return Table("Verdicts by experiment", columns, tuple(rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can say it; NaN is None."""
+        return {
+            "budget": self.budget_name,
+            "seeds": self.budget.seeds,
+            "verdicts": dict(
+                sum((section.verdicts for section in self.sections), Counter())
+            ),
+            "experiments": [
+                {
+                    "name": section.experiment.name,
+                    "title": section.experiment.title,
+                    "place": section.experiment.place,
+                    "note": section.experiment.note,
+                    "cells": len(section.cells),
+                    "finished": section.num_finished,
+                    "missing": section.missing,
+                    "problem": section.problem,
+                    "lines": [_plain_line(line) for line in section.lines],
+                }
+                for section in self.sections
+            ],
+            "provenance": asdict(self.provenance),
+        }
+
+
+def gather(experiments: Sequence[Experiment], budget: Budget, store: Store) -> Report:
+    """Collect what is finished of experiments."""
+    return Report(tuple(_section(one, budget, store) for one in experiments), budget)
+
+
+def _section(experiment: Experiment, budget: Budget, store: Store) -> Section:
+    cells = experiment.cells(budget)
+    finished = [cell for cell in cells if cell in store]
+    rows = store.rows(finished)
+    lines: tuple[Line, ...] = ()
+    problem = ""
+    if finished or not cells:
+        try:
+            lines = tuple(experiment.lines(rows))
+        except Exception as error:  # noqa: BLE001 (shown, and the others are made)
+            problem = " ".join(f"{type(error).__name__}: {error}".split())
+    missing = experiment.missing() if len(finished) < len(cells) else ""
+    return Section(experiment, cells, rows, len(finished), lines, problem, missing)
+
+
+def _in_paper(line: Line) -> bool:
+    known = (line.closed, line.raw)
+    return any(one is not None and one.paper is not None for one in known)
+
+
+def _count(number: int) -> Entry:
+    return Entry(str(number) if number else "", number)
+
+
+def _plain_line(line: Line) -> dict[str, Any]:
+    compared = {
+        name: _plain_compared(getattr(line, name))
+        for name in ("raw", "closed", "log_score")
+    }
+    return {
+        "table": line.table,
+        "labels": {name: _plain(value) for name, value in line.labels.items()},
+        "metric": line.metric,
+        **compared,
+        "verdict": line.verdict or None,
+        "note": line.note,
+    }
+
+
+def _plain_compared(one: Compared | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    known = asdict(one) | {
+        "difference": one.difference,
+        "tolerance": one.tolerance,
+        "verdict": one.verdict or None,
+    }
+    return {name: _plain(value) for name, value in known.items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "item"):  # a number of NumPy
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
