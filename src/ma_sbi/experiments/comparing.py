@@ -4,7 +4,7 @@ The rule. Let h be half the width of our 95 % interval. The paper's figure has n
 own; where the paper gives none, it is taken to be as large as ours, so the two may differ
 by sqrt(2) h, and by as much as the paper rounds. Within that a figure is **reproduced**.
 Beyond it, it is **better** if the difference is in favour of the method, else **not
-reproduced**. A figure of ours without an interval has no verdict, nor has one where there
+reproduced**. A figure of ours without a finite interval has no verdict, nor has one where there
 is no gap to close.
 """
 
@@ -71,7 +71,7 @@ class Compared:
     @property
     def verdict(self) -> Verdict:
         """Whether ours agrees with the paper's, by the rule of this module."""
-        if math.isnan(self.difference) or math.isnan(self.tolerance):
+        if not (math.isfinite(self.difference) and math.isfinite(self.tolerance)):
             return ""
         if abs(self.difference) <= self.tolerance:
             return "reproduced"
@@ -154,6 +154,6 @@ def implied_share(
     npe: float | None, method: float | None, oracle: float | None
 ) -> float | None:
     """Compute the share that the paper's raw values imply, in per cent."""
-    if npe is None or method is None or oracle is None:
+    if npe is None or method is None or oracle is None or npe == oracle:
         return None
     return 100 * (npe - method) / (npe - oracle)

@@ -51,6 +51,10 @@ class Experiment(ABC):
         """Name the posteriors that a cell needs; none here."""
         return ()
 
+    def cost(self, cell: Cell) -> float:
+        """Guess how long a cell takes, in any unit; the longest start first."""
+        return 0.0
+
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw finished rows; a figure for each name, which is also its caption's key."""
         return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ from torch.distributions import Distribution
 
 from ma_sbi.backbones import fit_ddpm, fit_flow, load_ddpm, load_flow
 from ma_sbi.experiments.cell import Backbone
+from ma_sbi.experiments.store import written_whole
 from ma_sbi.networks import perceptron
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.saving import read
@@ -57,6 +57,8 @@ KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 def fit_backbone(kind: str, **options: Any) -> Callable[..., Any]:
     """Return the function that trains a kind of posterior with these options."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no posterior {kind!r}; known are {', '.join(KINDS)}")
     return partial(KINDS[kind][0], **options)
 
 
@@ -89,11 +91,8 @@ class Laboratory:
             # A quick run stops early on purpose.
             warnings.filterwarnings("ignore", message="training stopped at max_epochs")
             posterior = fit(world.prior, theta, x, seed=backbone.seed)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # A name of its own for every process: two may train the same one.
-        unfinished = file.with_suffix(f".{os.getpid()}.unfinished")
-        posterior.save(unfinished)
-        unfinished.replace(file)
+        with written_whole(file) as unfinished:
+            posterior.save(unfinished)
 
     def _file(self, backbone: Backbone) -> Path:
         return self.folder / f"{backbone.key}.posterior"

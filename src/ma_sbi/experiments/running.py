@@ -2,29 +2,35 @@
 
 A finished cell is a file, written by the process that computed it, before anybody else is
 told. Whatever is killed, the next run goes on with what has no file yet. Posteriors come
-first, since many cells share one; a cell that needs none does not wait for them.
+first, since many cells share one; a cell starts as soon as its own are there. What takes
+longest starts first, so that no core idles at the end while another has hours to go.
 """
 
 from __future__ import annotations
 
+import platform
+import threading
 import time
 import traceback
+import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import joblib
 import torch
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # no stubs
 
-from ma_sbi.experiments.cell import Backbone, Cell
+from ma_sbi.experiments.cell import Backbone, Cell, fingerprint
 from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.laboratory import Laboratory
-from ma_sbi.experiments.store import Store
+from ma_sbi.experiments.processes import OtherProcess, Process, ThisProcess
+from ma_sbi.experiments.store import Store, written_whole
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,6 +39,10 @@ __all__ = ["Done", "Failure", "Work", "connect", "plan", "run"]
 
 # A cell whose process dies this often is given up.
 MOST_DEATHS = 2
+# File that tells the folder of a run from another one of that name.
+MARK = "folder.id"
+# Cells seed the global generators of their process: two at a time would share them.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -52,16 +62,18 @@ class Work:
     needs: tuple[str, ...] = ()
 
     @property
+    def urgency(self) -> tuple[bool, float]:
+        """What is larger starts earlier: posteriors, then what takes longest."""
+        if isinstance(self.item, Backbone):
+            return True, float(self.item.num_simulations)
+        return False, self.experiment.cost(self.item)
+
+    @property
     def finished(self) -> bool:
         """Whether there is a file of it."""
         if isinstance(self.item, Backbone):
             return Laboratory(backbones_in(self.out)).has(self.item)
         return self.item in Store(cells_in(self.out))
-
-    @property
-    def mark(self) -> Path:
-        """File that is there while it is being worked at."""
-        return self.out / "running" / self.item.key
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,7 @@ def plan(
     experiment: Experiment, cells: Sequence[Cell], store: Store, out: Path
 ) -> list[Work]:
     """List the work of an experiment that is not done yet, posteriors first."""
+    out = Path(out).absolute()  # workers may run in another folder
     laboratory = Laboratory(backbones_in(out))
     posteriors: dict[str, Work] = {}
     todo = []
@@ -127,46 +140,50 @@ def run(
 
     Args:
         work: What :func:`plan` listed; of several with the same name one is done.
-        num_workers: Processes on this machine.
+        num_workers: Processes on this machine; 0 to work in this one.
         scheduler: Address of a Dask scheduler whose workers are used instead; they must
-            see the same folder.
-        heard: Called when something is done or has failed.
+            see the same folder. Workers of one thread each are best: a process does one
+            thing at a time.
+        heard: Called when something is done or has failed, once for each.
 
     Returns:
         What failed, and why.
+
+    Raises:
+        ValueError: If the scheduler does not answer.
     """
-    work = list({one.item.key: one for one in work}.values())
-    for one in work:  # left behind by a run that was killed
-        one.mark.unlink(missing_ok=True)
-    done = _on_cluster(work, scheduler) if scheduler else _locally(work, num_workers)
+    once = {one.item.key: one for one in work}.values()
+    ordered = sorted(once, key=lambda one: one.urgency, reverse=True)
+    if scheduler:
+        everything = _on_cluster(ordered, scheduler)
+    else:
+        everything = _locally(ordered, num_workers)
     failures = []
-    for one in done:
-        if one.failure is not None:
-            failures.append(one.failure)
-        heard(one)
+    with closing(everything):  # processes end even if `heard` raises
+        for done in everything:
+            if done.failure is not None:
+                failures.append(done.failure)
+            heard(done)
     return failures
 
 
 def do(work: Work) -> Done:
     """Do one thing, on one thread; never raises."""
-    start = time.perf_counter()
-    failure = None
-    if not work.finished:
-        work.mark.parent.mkdir(parents=True, exist_ok=True)
-        work.mark.touch()
+    with _ONE_AT_A_TIME:
+        start = time.perf_counter()
+        failure = None
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            with threadpool_limits(1), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                _compute(work)
-        except Exception as error:  # noqa: BLE001 (reported, and nothing else stops)
-            said = " ".join(f"{type(error).__name__}: {error}".split())
-            failure = Failure(work.item, said, traceback.format_exc())
+            if not work.finished:
+                with threadpool_limits(1), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    _compute(work)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (reported; others go on)
+            failure = Failure(work.item, _one_line(error), traceback.format_exc())
         finally:
             torch.set_num_threads(threads)
-            work.mark.unlink(missing_ok=True)
-    return Done(work, time.perf_counter() - start, failure)
+        return Done(work, time.perf_counter() - start, failure)
 
 
 def _compute(work: Work) -> None:
@@ -180,7 +197,11 @@ def _compute(work: Work) -> None:
     Store(cells_in(work.out)).write(work.item, measured, seconds)
 
 
-def _after(failed: dict[str, Failure], work: Work) -> Failure | None:
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+
+
+def _after(failed: Mapping[str, Failure], work: Work) -> Failure | None:
     """Give the reason why work cannot be done, if what it needs has failed."""
     for key in work.needs:
         if key in failed:
@@ -188,83 +209,117 @@ def _after(failed: dict[str, Failure], work: Work) -> Failure | None:
     return None
 
 
-def _locally(work: Sequence[Work], num_workers: int) -> Iterator[Done]:
-    """Use the processes of this machine: what others need first, then the rest."""
+def _locally(work: Sequence[Work], num_workers: int) -> Generator[Done]:
+    """Use processes of this machine: the first thing that is ready goes to a free one."""
+    waiting = {one.item.key: one for one in work}
+    untrained = {key for key, one in waiting.items() if isinstance(one.item, Backbone)}
     failed: dict[str, Failure] = {}
-    trained_here = {one.item.key for one in work if isinstance(one.item, Backbone)}
-    waits = [bool(trained_here.intersection(one.needs)) for one in work]
-    for now in (False, True):
-        ready = []
-        for one, waiting in zip(work, waits, strict=True):
-            if waiting is now:
+    deaths: Counter[str] = Counter()
+    free: list[Process] = [OtherProcess() for _ in range(num_workers)] or [ThisProcess()]
+    busy: dict[Future[Done], tuple[Process, Work]] = {}
+    try:
+        while waiting or busy:
+            for key, one in list(waiting.items()):
+                if not free:
+                    break
+                if untrained.intersection(one.needs):
+                    continue
+                del waiting[key]
                 reason = _after(failed, one)
                 if reason is None:
-                    ready.append(one)
+                    process = free.pop()
+                    busy[process.start(do, one)] = process, one
                 else:
                     yield Done(one, 0.0, reason)
-        for done in _in_processes(ready, num_workers):
-            if done.failure is not None:
-                failed[done.work.item.key] = done.failure
-            yield done
+            for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                process, one = busy.pop(future)
+                free.append(process)
+                done = _outcome(future, one, deaths)
+                if done is None:
+                    waiting[one.item.key] = one
+                    continue
+                untrained.discard(one.item.key)
+                if done.failure is not None:
+                    failed[one.item.key] = done.failure
+                yield done
+    finally:
+        for process in (*free, *(process for process, _ in busy.values())):
+            process.stop()
 
 
-def _in_processes(work: Sequence[Work], num_workers: int) -> Iterator[Done]:
-    """Run work in processes; if one dies, the others' work goes on in new ones."""
-    left = {one.item.key: one for one in work}
-    deaths: Counter[str] = Counter()
-    while left:
-        try:
-            with joblib.parallel_config("loky", inner_max_num_threads=1):
-                parallel = joblib.Parallel(
-                    num_workers, return_as="generator_unordered", batch_size=1
-                )
-                for done in parallel([joblib.delayed(do)(one) for one in left.values()]):
-                    left.pop(done.work.item.key)
-                    yield done
-        except TerminatedWorkerError:
-            # Killed, or out of memory. Finished cells have files, whoever has heard of it.
-            for key, one in list(left.items()):
-                if one.finished:
-                    yield Done(left.pop(key), 0.0)
-                elif one.mark.exists():
-                    one.mark.unlink(missing_ok=True)
-                    deaths[key] += 1
-                    if deaths[key] >= MOST_DEATHS:
-                        reason = f"its process died {MOST_DEATHS} times; out of memory?"
-                        yield Done(left.pop(key), 0.0, Failure(one.item, reason))
+def _outcome(future: Future[Done], work: Work, deaths: Counter[str]) -> Done | None:
+    """Say what came of work; None if its process died and it may be tried again."""
+    error = future.exception()
+    if error is None:
+        done = future.result()
+        return Done(work, done.seconds, done.failure)
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    if work.finished:  # the process died after its work
+        return Done(work, 0.0)
+    reason = _one_line(error)
+    if isinstance(error, BrokenProcessPool):  # killed, or out of memory
+        deaths[work.item.key] += 1
+        if deaths[work.item.key] < MOST_DEATHS:
+            return None
+        reason = f"its process died {MOST_DEATHS} times; out of memory?"
+    return Done(work, 0.0, Failure(work.item, reason, str(error)))
 
 
-def _on_cluster(work: Sequence[Work], address: str) -> Iterator[Done]:
+def _on_cluster(work: Sequence[Work], address: str) -> Generator[Done]:
     """Use the workers of a Dask scheduler, which knows what waits for what."""
     from distributed import as_completed
 
     with connect(address) as client:
-        pending = {}
-        for one in work:
-            before = [pending[key] for key in one.needs if key in pending]
-            # The same name as last time: a scheduler that still knows it does not repeat it.
-            future = client.submit(_do_after, one, before, key=f"ma-sbi-{one.item.key}")
-            pending[one.item.key] = future
-        by_key = {
-            future.key: one for future, one in zip(pending.values(), work, strict=True)
-        }
-        for future in as_completed(pending.values()):
-            one = by_key[future.key]
-            if future.status != "finished":  # its worker died again and again
-                reason = f"lost by the cluster: {future.exception()}"
-                yield Done(one, 0.0, Failure(one.item, " ".join(reason.split())))
-                continue
-            done = future.result()
-            if done.failure is None and not one.finished:
-                reason = f"no file came; workers must see the same folder {one.out}"
-                done = Done(one, done.seconds, Failure(one.item, reason))
-            yield done
+        marks = {out: _mark(out) for out in {one.out for one in work}}
+        futures: dict[str, Any] = {}
+        named = {}
+        for place, one in enumerate(work):
+            before = [futures[key] for key in one.needs if key in futures]
+            # The same name as last time: a scheduler that still has it does not repeat it.
+            name = f"ma-sbi-{fingerprint({'item': one.item.key, 'out': str(one.out)})}"
+            futures[one.item.key] = client.submit(
+                _do_there, one, marks[one.out], before, key=name, priority=-place
+            )
+            named[name] = one
+        items = {one.item.key: one.item for one in work}
+        for future in as_completed(futures.values()):
+            one = named[future.key]
+            try:
+                done = future.result()
+            except (Exception, CancelledError) as error:  # noqa: BLE001 (reported)
+                # Its worker died again and again, or that of a posterior it needs.
+                reason = f"lost by the cluster: {_one_line(error)}"
+                lost = {
+                    key: Failure(items[key], reason)
+                    for key in one.needs
+                    if key in futures and futures[key].status != "finished"
+                }
+                done = Done(one, 0.0, _after(lost, one) or Failure(one.item, reason))
+            yield Done(one, done.seconds, done.failure)
 
 
-def _do_after(work: Work, before: Sequence[Done]) -> Done:
+def _do_there(work: Work, mark: str, before: Sequence[Done]) -> Done:
+    """Do something on a worker, if it sees the folder and what comes before was done."""
     failed = {one.work.item.key: one.failure for one in before if one.failure is not None}
-    reason = _after(failed, work)
-    return do(work) if reason is None else Done(work, 0.0, reason)
+    failure = _after(failed, work)
+    if failure is None and _read_mark(work.out) != mark:
+        reason = f"a worker on {platform.node()} does not see the folder {work.out}"
+        failure = Failure(work.item, reason)
+    return do(work) if failure is None else Done(work, 0.0, failure)
+
+
+def _mark(out: Path) -> str:
+    """Mark a folder, so that a worker can tell it from another one of that name."""
+    if not _read_mark(out):
+        with written_whole(out / MARK) as unfinished:
+            unfinished.write_text(uuid.uuid4().hex, encoding="utf-8")
+    return _read_mark(out)
+
+
+def _read_mark(out: Path) -> str:
+    file = out / MARK
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def connect(address: str) -> Client:
@@ -278,6 +333,6 @@ def connect(address: str) -> Client:
     except ImportError as error:
         raise ValueError("a scheduler needs Dask: pip install 'ma-sbi[cluster]'") from error
     try:
-        return Client(address, timeout="20s")
+        return Client(address, timeout="8s")
     except (OSError, TimeoutError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers at {address}: {error}") from error
