@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from ma_sbi.experiments.backbone_ablation import BackboneAblation
 from ma_sbi.experiments.calibration_size import CalibrationSize
+from ma_sbi.experiments.channels import Channels
 from ma_sbi.experiments.compute import Compute
 from ma_sbi.experiments.decomposition import ThreeWayDecomposition
 from ma_sbi.experiments.encoder_ablation import EncoderAblation
@@ -17,6 +18,7 @@ from ma_sbi.experiments.noisy_context import NoisyContext
 from ma_sbi.experiments.posteriors import Posteriors
 from ma_sbi.experiments.rope_sweeps import RoPESweeps
 from ma_sbi.experiments.schematic import Schematic
+from ma_sbi.experiments.sharpness import Sharpness
 from ma_sbi.experiments.sweeps import CorrectorNetwork, NNPEScale, SinkhornEpsilon
 from ma_sbi.experiments.theorem_1 import Theorem1
 from ma_sbi.experiments.unseen_regimes import UnseenRegimes
@@ -36,6 +38,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ThreeWayDecomposition(),
         CalibrationSize(),
         Theorem1(),
+        Sharpness(),
+        Channels(),
         NoisyContext(),
         IndexOrText(),
         UnseenRegimes(),
