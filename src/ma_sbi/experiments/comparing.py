@@ -4,8 +4,8 @@ The rule. Let h be half the width of our 95 % interval. The paper's figure has n
 own; where the paper gives none, it is taken to be as large as ours, so the two may differ
 by sqrt(2) h, and by as much as the paper rounds. Within that a figure is **reproduced**.
 Beyond it, it is **better** if the difference is in favour of the method, else **not
-reproduced**. A figure of ours without a finite interval has no verdict, nor has one where there
-is no gap to close.
+reproduced**. A figure of ours without a finite interval has no verdict, nor has one where
+there is no gap to close.
 """
 
 from __future__ import annotations

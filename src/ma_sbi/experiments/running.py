@@ -132,7 +132,7 @@ def plan(
 def run(
     work: Sequence[Work],
     *,
-    num_workers: int = 1,
+    num_workers: int = 0,
     scheduler: str | None = None,
     heard: Callable[[Done], None] = lambda done: None,
 ) -> list[Failure]:
