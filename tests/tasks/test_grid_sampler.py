@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
-from scipy.stats import beta, kstest
+from scipy.stats import beta, kstest, norm
 
 from ma_sbi.tasks.grid_sampler import (
+    integrate_on_grid,
     integrate_on_turned_grid,
     sample_on_grid,
     sample_on_turned_grid,
@@ -106,6 +107,25 @@ def test_a_density_that_is_zero_everywhere_is_refused_by_row():
             cells=(8,),
             steps=64,
         )
+
+
+def test_the_integral_of_a_normal_that_is_cut_off_is_its_mass():
+    found = integrate_on_grid(
+        lambda point: -point.square().sum(dim=-1) / 2,
+        *box([[0.0, -50.0], [1.0, 0.0]], [[50.0, 50.0], [50.0, 50.0]]),
+        cells=(32, 32),
+    )
+    right = 2 * math.pi * torch.tensor([0.5, norm.sf(1.0) / 2])
+    torch.testing.assert_close(found, right.log().double(), rtol=0, atol=1e-5)
+
+
+def test_the_integral_of_nothing_is_zero():
+    found = integrate_on_grid(
+        lambda point: torch.full(point.shape[:2], -torch.inf).double(),
+        *box([[0.0]], [[1.0]]),
+        cells=(16,),
+    )
+    assert found.tolist() == [-math.inf]
 
 
 # Correlations of 0.995 and -0.99, means off the centre of the box, factors 1 and e.

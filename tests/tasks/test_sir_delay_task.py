@@ -173,6 +173,14 @@ class Quadrature:
         self.log_prior = -0.5 * ((self.points - prior.loc) / prior.scale).square().sum(1)
 
     def mass(self, x, regime):
+        mass = self.log_joint(x, regime).softmax(dim=0)
+        edge = mass.reshape(self.size).clone()
+        edge[1:-1, 1:-1] = 0.0
+        assert edge.sum() < 1e-6
+        return mass
+
+    def log_joint(self, x, regime):
+        """Probability of x, times the density of log theta up to its constant."""
         reports = self.task._counts(x.double()).round()
         delivery = self.task.regimes[regime].delivery
         log_mass = self.log_prior.clone()
@@ -187,11 +195,7 @@ class Quadrature:
                 j = torch.arange(max(0, int(report) - 1000), min(int(report), 1000) + 1)
                 ways = first.log_prob(j) + second.log_prob(report - j)
                 log_mass += ways.logsumexp(dim=1)
-        mass = log_mass.softmax(dim=0)
-        edge = mass.reshape(self.size).clone()
-        edge[1:-1, 1:-1] = 0.0
-        assert edge.sum() < 1e-6
-        return mass
+        return log_mass
 
 
 def assert_same_moments(draws, points, mass):
@@ -221,6 +225,47 @@ def test_reference_has_the_moments_of_quadrature_in_every_regime(layout):
     for index in regime.tolist():
         mass = quadrature.mass(x[index], index)
         assert_same_moments(draws[:, index], quadrature.points, mass)
+
+
+@pytest.mark.parametrize("layout", ["daily", "surveys"])
+def test_density_and_evidence_are_those_of_quadrature_in_every_regime(layout):
+    task = SIRDelay(layout)
+    regime = torch.arange(4)
+    x = task.depart(task.simulate([MEDIAN], seed=3).expand(4, -1), regime)
+    log_evidence = task.log_evidence(x, regime=regime).double()
+    quadrature = Quadrature(task, *GRIDS[layout])
+    points = quadrature.points
+    log_area = (points[-1] - points[0]).log().sum()
+    log_area = log_area - sum(math.log(count - 1) for count in quadrature.size)
+    for index in regime.tolist():
+        log_joint = quadrature.log_joint(x[index], index)
+        right = log_joint.logsumexp(dim=0) + log_area - math.log(2 * math.pi * 0.5 * 0.2)
+        # Float32 logarithms of counts leave them this exact; relative to -200 or so.
+        torch.testing.assert_close(log_evidence[index], right, rtol=1e-4, atol=1e-2)
+        likely = log_joint.topk(20).indices
+        right = (log_joint.log_softmax(dim=0) - log_area - points.sum(dim=1))[likely]
+        found = task.reference_log_prob(points[likely].exp(), x[index], regime=index)
+        torch.testing.assert_close(found.double(), right, rtol=0, atol=1e-2)
+
+
+def test_the_density_of_the_posterior_integrates_to_one():
+    task = SIRDelay()
+    x = task.simulate([MEDIAN], seed=3)
+    axes = [torch.linspace(*ends).double() for ends in GRIDS["daily"]]
+    log_theta = torch.cartesian_prod(*axes)
+    log_prob = task.reference_log_prob(log_theta.exp(), x).double()
+    area = math.prod((axis[1] - axis[0]).item() for axis in axes)
+    total = (log_prob + log_theta.sum(dim=1)).exp().sum().item() * area
+    assert total == pytest.approx(1.0, abs=2e-3)
+
+
+def test_what_a_regime_cannot_produce_has_no_evidence_in_it():
+    task = SIRDelay()
+    x = task.simulate([MEDIAN], seed=0)
+    log_evidence = torch.cat([task.log_evidence(x, regime=k) for k in (NO_DELAY, WEEKEND)])
+    assert torch.isfinite(log_evidence).tolist() == [True, False]
+    with pytest.raises(ValueError, match="sir_delay can produce"):
+        task.reference_log_prob([MEDIAN], x, regime=WEEKEND)
 
 
 def test_a_peak_that_may_be_before_or_after_the_report_has_two_modes():

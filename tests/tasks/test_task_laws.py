@@ -22,6 +22,7 @@ def _tasks(condition):
 
 every_task = _tasks(lambda task: True)
 every_task_with_reference = _tasks(lambda task: task.has_reference)
+every_task_with_evidence = _tasks(lambda task: task.has_evidence)
 every_task_with_regimes = _tasks(lambda task: task.regimes)
 every_shift_task = _tasks(lambda task: isinstance(task, ShiftTask))
 every_task_with_a_shift_length = _tasks(
@@ -222,6 +223,78 @@ def test_the_reference_in_a_regime_is_that_of_the_data_without_its_shift(name):
     known = task.reference(draws.x_obs, 200, regime=draws.regime, seed=1)
     plain = task.reference(draws.x_obs - task.shift(draws.regime), 200, seed=1)
     torch.testing.assert_close(known, plain, rtol=1e-3, atol=1e-3)
+
+
+@every_task
+def test_an_exact_posterior_has_a_density_and_others_say_that_they_have_none(name):
+    task = get_task(name)
+    assert task.has_evidence == task.has_reference
+    if task.has_evidence:
+        return
+    draws = task.draw(2, seed=0)
+    with pytest.raises(ValueError, match=f"no density of an exact .* for {name}"):
+        task.reference_log_prob(draws.theta, draws.x_sim)
+    with pytest.raises(ValueError, match=f"evidence of {name} is not tractable"):
+        task.log_evidence(draws.x_sim)
+
+
+@every_task_with_evidence
+def test_the_exact_density_is_finite_at_the_truth(name):
+    task = get_task(name)
+    draws = task.draw(4, seed=0)
+    log_prob = task.reference_log_prob(draws.theta, draws.x_obs, regime=draws.regime)
+    assert log_prob.shape == (4,)
+    assert log_prob.dtype == torch.float32
+    assert torch.isfinite(log_prob).all()
+
+
+@every_task_with_evidence
+def test_the_exact_density_is_zero_outside_the_support(name):
+    task = get_task(name)
+    theta = torch.full((1, task.dim_theta), -4.0)
+    outside = not task.prior.support.check(theta).item()
+    found = task.reference_log_prob(theta, task.draw(1, seed=0).x_sim)
+    assert torch.isneginf(found).item() == outside
+
+
+@every_task_with_evidence
+def test_one_x_may_hold_for_every_theta(name):
+    task = get_task(name)
+    theta, x = task.draw(3, seed=0).theta, task.draw(1, seed=1).x_sim
+    torch.testing.assert_close(
+        task.reference_log_prob(theta, x, regime=0),
+        task.reference_log_prob(theta, x.expand(3, -1), regime=0),
+    )
+    with pytest.raises(ValueError, match="2 for 3 rows of theta"):
+        task.reference_log_prob(theta, x.expand(2, -1))
+
+
+@every_task_with_evidence
+def test_without_a_departure_the_regime_changes_no_density(name):
+    task = get_task(name, setting="well_specified")
+    draws = task.draw(2, seed=0)
+    known, plain = (
+        task.reference_log_prob(draws.theta, draws.x_obs, regime=regime)
+        for regime in (draws.regime, None)
+    )
+    assert torch.equal(known, plain)
+
+
+@every_shift_task
+def test_the_density_in_a_regime_is_that_of_the_data_without_its_shift(name):
+    task = get_task(name)
+    if not task.has_evidence:
+        pytest.skip("no exact posterior")
+    draws = task.draw(3, seed=0)
+    x = draws.x_obs.double() - task.shift(draws.regime).double()
+    for known, plain in (
+        (
+            task.reference_log_prob(draws.theta, draws.x_obs, regime=draws.regime),
+            task.reference_log_prob(draws.theta, x),
+        ),
+        (task.log_evidence(draws.x_obs, regime=draws.regime), task.log_evidence(x)),
+    ):
+        torch.testing.assert_close(known, plain, rtol=1e-5, atol=1e-5)
 
 
 @every_task

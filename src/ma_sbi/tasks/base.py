@@ -48,7 +48,8 @@ class Task(ABC):
 
     A departure may be any map of x (:meth:`_depart`), or act before the data are
     summarised (:meth:`_observe`); :class:`ShiftTask` is for the plainest. A task
-    without ``_reference`` has no exact posterior.
+    without ``_reference`` has no exact posterior, one without ``_log_evidence`` no
+    density of it.
 
     Results are float32 on the CPU. The same seed may be passed to every method: each
     step has a random stream of its own, so ``draw(n, seed=s)`` and
@@ -93,6 +94,11 @@ class Task(ABC):
     def has_reference(self) -> bool:
         """Whether the exact posterior is known."""
         return type(self)._reference is not Task._reference
+
+    @property
+    def has_evidence(self) -> bool:
+        """Whether the density of the exact posterior is known, and that of x."""
+        return type(self)._log_evidence is not Task._log_evidence
 
     def simulate(self, theta: Any, *, seed: int | None = None) -> Tensor:
         """Run the simulator once for each row.
@@ -205,16 +211,8 @@ class Task(ABC):
         """
         if not self.has_reference:
             raise ValueError(f"no exact posterior is known for {self.name}")
-        x = as_matrix(x, "x", dim=self.dim_x, dtype=torch.float64, device="cpu")
         num_samples = as_count(num_samples, "num_samples")
-        beyond = (x.abs() > FARTHEST).any(dim=1).nonzero().flatten().tolist()
-        if beyond:
-            raise ValueError(
-                f"x must lie within {FARTHEST:g} of zero to have a computable "
-                f"posterior, got larger values in rows {beyond}"
-            )
-        departed = regime is not None and self.setting != "well_specified"
-        regimes = self._as_regime(regime, len(x)) if departed else None
+        x, regimes = self._as_observed(x, regime)
         self._check_possible(x, regimes)
         source = _stream(seed, "reference")
         chunks = []
@@ -225,6 +223,85 @@ class Task(ABC):
                 chunk = self._reference_in(x[rows], regimes[rows], num_samples, source)
             chunks.append(chunk.float())
         return _inside(self.prior, torch.cat(chunks, dim=1))
+
+    def reference_log_prob(self, theta: Any, x: Any, *, regime: Any = None) -> Tensor:
+        r"""Evaluate the density of the exact posterior.
+
+        .. math:: \log p(\theta \mid x) = \log p(\theta) + \log p(x \mid \theta) - \log p(x)
+
+        Args:
+            theta: Parameters, shape ``(batch, dim_theta)``.
+            x: Data, one row for each row of theta or one for all.
+            regime: Regime in which x was observed, as in :meth:`reference`.
+
+        Returns:
+            Log densities of shape ``(batch,)``, minus infinity outside the prior's
+            support.
+
+        Raises:
+            ValueError: As :meth:`reference`, or if theta does not fit, or the task has
+                no density of the exact posterior.
+        """
+        if not self.has_evidence:
+            raise ValueError(f"no density of an exact posterior is known for {self.name}")
+        theta = self._as_theta(theta)
+        x, regimes = self._as_observed(x, regime)
+        self._check_possible(x, regimes)
+        if len(x) not in (1, len(theta)):
+            raise ValueError(
+                "x must have one row, or one for each row of theta, got "
+                f"{len(x)} for {len(theta)} rows of theta"
+            )
+        log_evidence = self._log_evidence_by_chunks(x, regimes)
+        x = x.expand(len(theta), -1)
+        inside = self.prior.support.check(theta)  # type: ignore[union-attr]
+        # Any point of the support keeps the rows outside it computable.
+        theta = torch.where(inside[:, None], theta, self.prior.mean.to(theta))
+        if regimes is None:
+            log_joint = self._log_joint(theta, x)
+        else:
+            log_joint = self._log_joint_in(theta, x, regimes.expand(len(theta)))
+        log_prob = log_joint - log_evidence
+        return log_prob.masked_fill(~inside, -torch.inf).float()
+
+    def log_evidence(self, x: Any, *, regime: Any = None) -> Tensor:
+        r"""Evaluate the density of x, with theta integrated out under the prior.
+
+        .. math:: \log p(x) = \log \int p(\theta)\, p(x \mid \theta)\, d\theta
+
+        It weighs regimes: :math:`p(k \mid x) \propto p(k)\, p(x \mid k)`. Where x are
+        counts it is their probability, on whichever scale x is given.
+
+        Args:
+            x: Data, shape ``(batch, dim_x)``.
+            regime: Regime in which x was observed, as in :meth:`reference`.
+
+        Returns:
+            Log densities of shape ``(batch,)``, minus infinity where the task, or the
+            regime, cannot produce x.
+
+        Raises:
+            ValueError: If x is not a finite matrix of that width, or the task has no
+                tractable evidence.
+        """
+        if not self.has_evidence:
+            raise ValueError(f"the evidence of {self.name} is not tractable")
+        x, regimes = self._as_observed(x, regime)
+        possible = self._possible(x, regimes)
+        result = torch.full((len(x),), -torch.inf)
+        if possible.any():
+            own = None if regimes is None else regimes[possible]
+            result[possible] = self._log_evidence_by_chunks(x[possible], own).float()
+        return result
+
+    def _log_evidence_by_chunks(self, x: Tensor, regimes: Tensor | None) -> Tensor:
+        chunks = []
+        for rows in torch.arange(len(x)).split(self._rows_at_once):
+            if regimes is None:
+                chunks.append(self._log_evidence(x[rows]))
+            else:
+                chunks.append(self._log_evidence_in(x[rows], regimes[rows]))
+        return torch.cat(chunks)
 
     @abstractmethod
     def _simulate(self, theta: Tensor, source: torch.Generator | None) -> Tensor:
@@ -268,6 +345,22 @@ class Task(ABC):
         """Do the same for x observed in a known regime."""
         raise NotImplementedError
 
+    def _log_joint(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Evaluate p(theta) p(x | theta) for float64 rows inside the prior's support."""
+        raise NotImplementedError
+
+    def _log_joint_in(self, theta: Tensor, x: Tensor, regime: Tensor) -> Tensor:
+        """Do the same for x observed in a known regime."""
+        raise NotImplementedError
+
+    def _log_evidence(self, x: Tensor) -> Tensor:
+        """Integrate the joint density over theta, for float64 rows of x."""
+        raise NotImplementedError
+
+    def _log_evidence_in(self, x: Tensor, regime: Tensor) -> Tensor:
+        """Do the same for x observed in a known regime."""
+        raise NotImplementedError
+
     def _draw_regimes(self, n: int, source: torch.Generator | None) -> Tensor:
         # A random order of the regimes too: which are one short must not be fixed.
         order = torch.randperm(len(self.regimes), generator=source)
@@ -282,6 +375,18 @@ class Task(ABC):
         return as_matrix(
             theta, "theta", dim=self.dim_theta, dtype=torch.float64, device="cpu"
         )
+
+    def _as_observed(self, x: Any, regime: Any) -> tuple[Tensor, Tensor | None]:
+        """Check data and their regimes, which are None where nothing departs."""
+        x = as_matrix(x, "x", dim=self.dim_x, dtype=torch.float64, device="cpu")
+        beyond = (x.abs() > FARTHEST).any(dim=1).nonzero().flatten().tolist()
+        if beyond:
+            raise ValueError(
+                f"x must lie within {FARTHEST:g} of zero to have a computable "
+                f"posterior, got larger values in rows {beyond}"
+            )
+        departed = regime is not None and self.setting != "well_specified"
+        return x, self._as_regime(regime, len(x)) if departed else None
 
     def _as_regime(self, regime: Any, rows: int | None = None) -> Tensor:
         """Check regime indices; a single one holds for every row."""
@@ -322,6 +427,12 @@ class ShiftTask(Task):
         self, x: Tensor, regime: Tensor, num_samples: int, source: torch.Generator | None
     ) -> Tensor:
         return self._reference(x - self._shift(regime).to(x), num_samples, source)
+
+    def _log_joint_in(self, theta: Tensor, x: Tensor, regime: Tensor) -> Tensor:
+        return self._log_joint(theta, x - self._shift(regime).to(x))
+
+    def _log_evidence_in(self, x: Tensor, regime: Tensor) -> Tensor:
+        return self._log_evidence(x - self._shift(regime).to(x))
 
 
 def per_row(regime: Tensor, rows: int | None) -> Tensor:

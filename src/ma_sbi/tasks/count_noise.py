@@ -43,6 +43,10 @@ class CountNoise(Protocol):
         """
         ...
 
+    def log_constant(self, reports: Tensor, delivery: Tensor) -> Tensor:
+        """Return what :meth:`log_likelihood` leaves out of each row, shape ``(B,)``."""
+        ...
+
 
 @dataclass(frozen=True)
 class PoissonNoise:
@@ -67,6 +71,10 @@ class PoissonNoise:
         some = delivery.any(dim=1)
         rate = self.exposure * shares @ delivery[some].T
         return _paired_product(rate.log(), reports[:, some]) - rate.sum(dim=-1)
+
+    def log_constant(self, reports: Tensor, delivery: Tensor) -> Tensor:
+        """Return minus the log factorials of the reports."""
+        return -torch.lgamma(reports[:, delivery.any(dim=1)] + 1).sum(dim=1)
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,12 @@ class BinomialNoise:
             log_ratio = log_odds[..., first] - log_odds[..., second]
             result = result + self._log_splits(log_ratio, reports[:, report])
         return result
+
+    def log_constant(self, reports: Tensor, delivery: Tensor) -> Tensor:
+        """Return the log binomial coefficients of reports that hold one sample each."""
+        reports = reports.minimum(self.largest(delivery))
+        alone = delivery.sum(dim=1) == 1
+        return self._log_choose(reports[:, alone]).sum(dim=1)
 
     def _log_splits(self, log_ratio: Tensor, total: Tensor) -> Tensor:
         r"""Sum over the ways to split a total between two samples.

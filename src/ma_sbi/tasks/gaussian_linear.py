@@ -57,3 +57,15 @@ class GaussianLinear(ShiftTask):
     ) -> Tensor:
         noise = torch.randn(num_samples, *x.shape, dtype=x.dtype, generator=source)
         return x / 2 + math.sqrt(VARIANCE / 2) * noise
+
+    def _log_joint(self, theta: Tensor, x: Tensor) -> Tensor:
+        return _log_normal(theta, VARIANCE) + _log_normal(x - theta, VARIANCE)
+
+    def _log_evidence(self, x: Tensor) -> Tensor:
+        return _log_normal(x, 2 * VARIANCE)
+
+
+def _log_normal(deviation: Tensor, variance: float) -> Tensor:
+    """Evaluate the density of a spherical normal at rows ``(B, dim)``."""
+    log_scale = deviation.shape[1] * math.log(2 * math.pi * variance) / 2
+    return -deviation.square().sum(dim=1) / (2 * variance) - log_scale

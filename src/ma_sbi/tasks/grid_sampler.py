@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 __all__ = [
     "LogDensity",
+    "integrate_on_grid",
     "integrate_on_turned_grid",
     "sample_on_grid",
     "sample_on_turned_grid",
@@ -20,6 +22,10 @@ LogDensity = Callable[[Tensor], Tensor]
 
 # Cells this many nats below the highest one hold next to no mass.
 DEPTH = 20.0
+# An integral may leave out more than draws may: what is lost is a millionth.
+INTEGRAL_DEPTH = 14.0
+# A dimension with no more nodes is one in which the density changes little everywhere.
+FEW_NODES = 8
 MAX_ZOOMS = 12
 # Points whose density is evaluated together: bounds the memory.
 POINTS_AT_ONCE = 2**14
@@ -138,6 +144,36 @@ def sample_on_turned_grid(
     return turned.back(point)
 
 
+def integrate_on_grid(
+    log_density: LogDensity, lower: Tensor, upper: Tensor, *, cells: Sequence[int]
+) -> Tensor:
+    """Integrate B densities at once, each over its own box.
+
+    The box is shrunk to where the mass is, except along dimensions of eight nodes or
+    less; there by the Gauss-Legendre rule, which is very exact for a smooth density, also
+    if it is cut off at the edges.
+
+    Args:
+        log_density: What to integrate; ``-inf`` is allowed.
+        lower: Lower corners of the boxes, shape ``(B, dim)``, float64.
+        upper: Upper corners, shape ``(B, dim)``.
+        cells: Number of nodes along each dimension.
+
+    Returns:
+        Logarithms of the integrals, shape ``(B,)``.
+    """
+    few = [count // 2 if count > FEW_NODES else 1 for count in cells]
+    lower, upper = _zoom(log_density, lower, upper, few, depth=INTEGRAL_DEPTH)
+    rules = [np.polynomial.legendre.leggauss(count) for count in cells]
+    axes = [torch.from_numpy((node + 1) / 2) for node, _ in rules]
+    weights = [torch.from_numpy(weight / 2) for _, weight in rules]
+    nodes = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)
+    log_weight = torch.stack(torch.meshgrid(*weights, indexing="ij")).log().sum(dim=0)
+    value = log_density(torch.lerp(lower, upper, nodes[:, None]))
+    log_mean = (value + log_weight.flatten()[:, None]).logsumexp(dim=0)
+    return log_mean + (upper - lower).log().sum(dim=1)
+
+
 def integrate_on_turned_grid(
     log_density: LogDensity, lower: Tensor, upper: Tensor, *, cells: Sequence[int]
 ) -> Tensor:
@@ -203,7 +239,9 @@ def _principal_axes(
     lower, upper = _zoom(log_density, lower, upper, [count // 2 for count in cells])
     centres, size = _grid(cells)
     point = torch.lerp(lower, upper, centres[:, None])
-    weight = (log_density(point) / FLATTENING).softmax(dim=0)
+    log_mass = log_density(point)
+    _check_mass(log_mass)
+    weight = (log_mass / FLATTENING).softmax(dim=0)
     mean = torch.einsum("nb,nbi->bi", weight, point)
     deviation = point - mean
     covariance = torch.einsum("nb,nbi,nbj->bij", weight, deviation, deviation)
@@ -213,17 +251,24 @@ def _principal_axes(
 
 
 def _zoom(
-    log_density: LogDensity, lower: Tensor, upper: Tensor, cells: Sequence[int]
+    log_density: LogDensity,
+    lower: Tensor,
+    upper: Tensor,
+    cells: Sequence[int],
+    *,
+    depth: float = DEPTH,
 ) -> tuple[Tensor, Tensor]:
-    """Shrink each box to its cells near the highest one, until that changes little."""
+    """Shrink each box to its cells near the highest one, until that changes little.
+
+    The box of a density that is zero everywhere is left as it is.
+    """
     centres, size = _grid(cells)
     centres = centres[:, None]
     # One cell more on each side: the mass may begin anywhere between two centres.
     margin = 1.5 * size
     for _ in range(MAX_ZOOMS):
         log_mass = log_density(torch.lerp(lower, upper, centres))
-        _check_mass(log_mass)
-        keep = (log_mass >= log_mass.amax(dim=0) - DEPTH)[..., None]
+        keep = (log_mass >= log_mass.amax(dim=0) - depth)[..., None]
         low = torch.where(keep, centres - margin, 1.0).amin(dim=0).clamp(min=0.0)
         high = torch.where(keep, centres + margin, 0.0).amax(dim=0).clamp(max=1.0)
         lower, upper = torch.lerp(lower, upper, low), torch.lerp(lower, upper, high)

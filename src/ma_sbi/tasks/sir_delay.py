@@ -15,6 +15,7 @@ from ma_sbi.tasks.sir_posterior import (
     LOG_SCALE,
     LogPosterior,
     draw_log_theta,
+    integrate_over_log_theta,
 )
 from ma_sbi.tasks.surveillance import Counting, DailyCounts, Surveys
 from ma_sbi.validation import as_count
@@ -52,7 +53,7 @@ class SIRDelay(Task):
 
     ``reference`` accepts counts that are not whole, within the possible range; where two
     surveys are added up it rounds them. It looks for the posterior within eight standard
-    deviations of the prior.
+    deviations of the prior, and so do ``reference_log_prob`` and ``log_evidence``.
 
     Args:
         layout: ``"daily"`` or ``"surveys"``. Week-ends and Fridays mean what they say only
@@ -123,21 +124,44 @@ class SIRDelay(Task):
     def _reference(
         self, x: Tensor, num_samples: int, source: torch.Generator | None
     ) -> Tensor:
-        in_time = torch.zeros(len(x), dtype=torch.long)
-        return self._reference_in(x, in_time, num_samples, source)
+        return self._reference_in(x, _in_time(x), num_samples, source)
 
     def _reference_in(
         self, x: Tensor, regime: Tensor, num_samples: int, source: torch.Generator | None
     ) -> Tensor:
-        posterior = LogPosterior(
+        posterior = self._log_posterior(x, regime)
+        return draw_log_theta(posterior, num_samples, source).exp()
+
+    def _log_joint(self, theta: Tensor, x: Tensor) -> Tensor:
+        return self._log_joint_in(theta, x, _in_time(x))
+
+    def _log_joint_in(self, theta: Tensor, x: Tensor, regime: Tensor) -> Tensor:
+        posterior = self._log_posterior(x, regime)
+        log_theta = theta.log()
+        log_density = posterior(log_theta[None])[0] + posterior.log_constant()
+        return log_density - log_theta.sum(dim=1)
+
+    def _log_evidence(self, x: Tensor) -> Tensor:
+        return self._log_evidence_in(x, _in_time(x))
+
+    def _log_evidence_in(self, x: Tensor, regime: Tensor) -> Tensor:
+        posterior = self._log_posterior(x, regime)
+        return integrate_over_log_theta(posterior) + posterior.log_constant()
+
+    def _log_posterior(self, x: Tensor, regime: Tensor) -> LogPosterior:
+        return LogPosterior(
             self._counting,
             self._counts(x).clamp(min=0.0),
             [(regime == k, self.regimes[k].delivery) for k in regime.unique().tolist()],
         )
-        return draw_log_theta(posterior, num_samples, source).exp()
 
     def _counts(self, x: Tensor) -> Tensor:
         return torch.expm1(x) if self.scale == "log" else x
 
     def _scaled(self, counts: Tensor) -> Tensor:
         return torch.log1p(counts) if self.scale == "log" else counts
+
+
+def _in_time(x: Tensor) -> Tensor:
+    """Return the regime without delay for every row."""
+    return torch.zeros(len(x), dtype=torch.long)

@@ -15,7 +15,13 @@ from torch import Tensor
 from ma_sbi.tasks.grid_sampler import integrate_on_turned_grid, sample_on_turned_grid
 from ma_sbi.tasks.surveillance import Counting
 
-__all__ = ["LOG_MEDIAN", "LOG_SCALE", "LogPosterior", "draw_log_theta"]
+__all__ = [
+    "LOG_MEDIAN",
+    "LOG_SCALE",
+    "LogPosterior",
+    "draw_log_theta",
+    "integrate_over_log_theta",
+]
 
 # sbibm's prior: medians and standard deviations of log beta and log gamma.
 LOG_MEDIAN = (math.log(0.4), math.log(0.125))
@@ -70,6 +76,14 @@ class LogPosterior:
         chosen = [(mask[rows], delivery) for mask, delivery in self.deliveries]
         deliveries = [(mask, delivery) for mask, delivery in chosen if mask.any()]
         return LogPosterior(self.counting, self.reports[rows], deliveries, limits)
+
+    def log_constant(self) -> Tensor:
+        """Return what normalises prior and likelihood in each row, shape ``(B,)``."""
+        result = self.reports.new_empty(len(self.reports))
+        for rows, delivery in self.deliveries:
+            noise = self.counting.noise
+            result[rows] = noise.log_constant(self.reports[rows], delivery)
+        return result - math.log(2 * math.pi * math.prod(LOG_SCALE))
 
     def seen(self) -> Tensor:
         """Tell where a first look sees mass, shape ``(*LOOK_CELLS, B)``."""
@@ -169,6 +183,19 @@ def draw_log_theta(
         )
         result[:, row] = draws[torch.arange(num_samples), shared[own][choice]]
     return result
+
+
+def integrate_over_log_theta(posterior: LogPosterior) -> Tensor:
+    """Return the logarithm of the integral of each density, shape ``(B,)``."""
+    pieces = _Pieces.of(posterior)
+    log_mass = integrate_on_turned_grid(
+        posterior.rows(pieces.row, pieces.limits),
+        pieces.lower,
+        pieces.upper,
+        cells=posterior.counting.cells,
+    )
+    own = pieces.row == torch.arange(len(posterior.reports))[:, None]
+    return log_mass.masked_fill(~own, -torch.inf).logsumexp(dim=1)
 
 
 def _runs(flags: Tensor) -> list[tuple[int, int]]:

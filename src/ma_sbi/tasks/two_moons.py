@@ -9,7 +9,7 @@ from sbi.utils import BoxUniform
 from torch import Tensor
 
 from ma_sbi.tasks.base import Setting, ShiftTask
-from ma_sbi.tasks.grid_sampler import sample_on_grid
+from ma_sbi.tasks.grid_sampler import integrate_on_grid, sample_on_grid
 from ma_sbi.tasks.regimes import shift_regimes
 from ma_sbi.tasks.truncated_normal import TruncatedNormal
 
@@ -24,6 +24,9 @@ CENTRE = 0.25
 ROOT2 = math.sqrt(2)
 # Fine enough for the density to be nearly constant in a cell: few steps suffice.
 CELLS, STEPS = 1024, 16
+# Enough for the mass at each angle, which is smooth between the corners of the box.
+NODES = 96
+LOG_PRIOR = -math.log(4)
 
 
 class TwoMoons(ShiftTask):
@@ -83,6 +86,32 @@ class TwoMoons(ShiftTask):
         difference = x[:, 1] - radius * angle.sin()
         return torch.stack([total - difference, total + difference], dim=-1) / ROOT2
 
+    def _log_joint(self, theta: Tensor, x: Tensor) -> Tensor:
+        theta1, theta2 = theta.unbind(dim=1)
+        first = x[:, 0] - CENTRE + (theta1 + theta2).abs() / ROOT2
+        second = x[:, 1] - (theta2 - theta1) / ROOT2
+        distance = torch.hypot(first, second)
+        # What lies behind the centre has a negative radius.
+        radius = torch.where(first < 0, -distance, distance)
+        log_noise = -((radius - RADIUS) / RADIUS_SCALE).square() / 2
+        log_noise = log_noise - math.log(RADIUS_SCALE * math.sqrt(2 * math.pi) * math.pi)
+        return LOG_PRIOR + log_noise - distance.log()
+
+    def _log_evidence(self, x: Tensor) -> Tensor:
+        # From either moon the noise leads back to theta by a rotation, so the evidence is
+        # the probability of noise that leads into the box.
+        lower, upper = _angle_pieces(x)
+        num_pieces = lower.shape[1]
+        repeated = x.repeat_interleave(num_pieces, dim=0)
+        log_mass = integrate_on_grid(
+            lambda point: _radius_law(point[..., 0], repeated).log_mass(),
+            lower.flatten()[:, None],
+            upper.flatten()[:, None],
+            cells=(NODES,),
+        )
+        log_share = log_mass.unflatten(0, (-1, num_pieces)).logsumexp(dim=1)
+        return LOG_PRIOR + math.log(2) + log_share - math.log(math.pi)
+
 
 def _angle_range(x: Tensor) -> tuple[Tensor, Tensor]:
     """Bound the angles under which some theta in the box can be seen.
@@ -95,9 +124,7 @@ def _angle_range(x: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Lower and upper angles, each of shape ``(B, 1)``.
     """
-    corner = x - torch.tensor([CENTRE, 0.0], dtype=x.dtype)
-    offsets = [[0.0, -ROOT2], [0.0, ROOT2], [ROOT2, 0.0]]
-    corners = corner[:, None] + torch.tensor(offsets, dtype=x.dtype)
+    corners = _corners(x)
     middle = torch.atan2(corners[..., 1].mean(dim=1), corners[..., 0].mean(dim=1))
     turn = torch.atan2(corners[..., 1], corners[..., 0]) - middle[:, None]
     turn = turn - 2 * math.pi * (turn / (2 * math.pi)).round()
@@ -105,6 +132,28 @@ def _angle_range(x: Tensor) -> tuple[Tensor, Tensor]:
     lower = torch.where(inside, -math.pi / 2, middle + turn.amin(dim=1))
     upper = torch.where(inside, math.pi / 2, middle + turn.amax(dim=1))
     return lower[:, None], upper[:, None]
+
+
+def _angle_pieces(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Cut the simulator's angles where a corner of the box is seen, before or behind.
+
+    In between, the same edges of the box limit the radius.
+
+    Returns:
+        Lower and upper angles, each of shape ``(B, 4)``.
+    """
+    corners = _corners(x)
+    seen = _wrapped(torch.atan2(corners[..., 1], corners[..., 0]))
+    ends = torch.nn.functional.pad(seen.sort(dim=1).values, (1, 1), value=math.pi / 2)
+    ends[:, 0] = -math.pi / 2
+    return ends[:, :-1], ends[:, 1:]
+
+
+def _corners(x: Tensor) -> Tensor:
+    """Place the corners of the folded box around the crescent: ``(B, 3, 2)``."""
+    corner = x - torch.tensor([CENTRE, 0.0], dtype=x.dtype)
+    offsets = [[0.0, -ROOT2], [0.0, ROOT2], [ROOT2, 0.0]]
+    return corner[:, None] + torch.tensor(offsets, dtype=x.dtype)
 
 
 def _radius_law(angle: Tensor, x: Tensor) -> TruncatedNormal:
