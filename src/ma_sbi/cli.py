@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
@@ -229,6 +231,126 @@ def _check(
         return result
     names = ", ".join(held.unused[:8]) + (", ..." if len(held.unused) > 8 else "")
     return replace(result, notes=(*result.notes, f"Not used in the file: {names}."))
+
+
+NAMES = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME ...|all]", help="Experiments; none lists them."),
+]
+OUT = Annotated[
+    Path, typer.Option(metavar="DIR", help="Folder of finished cells and posteriors.")
+]
+RESULTS = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Folder of committed rows, which are not done again; results, if it is here.",
+    ),
+]
+QUICK = Annotated[
+    bool, typer.Option("--quick", help="A reduced budget: minutes, and little to learn.")
+]
+SEEDS = Annotated[
+    int | None, typer.Option(min=1, help="Seeds of every experiment; else the paper's.")
+]
+
+
+@app.command()
+def reproduce(
+    names: NAMES = None,
+    *,
+    quick: QUICK = False,
+    seeds: SEEDS = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; else one for every processor.")
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers do the work."),
+    ] = None,
+    out: OUT = Path("ma-sbi-reproduction"),
+    results: RESULTS = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do committed rows again as well.")
+    ] = False,
+    listing: Annotated[
+        bool, typer.Option("--list", help="Only say how far each experiment is.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, for other programs.")
+    ] = False,
+) -> None:
+    """Check the paper: run its tables and figures, with ours beside the paper's.
+
+    What is finished is kept; the same command goes on where it was stopped.
+    """
+    # Imported late: the help must not wait for torch.
+    from ma_sbi.experiments.budget import Budget
+    from ma_sbi.report import commands
+
+    if not names and not listing:
+        commands.describe()
+        return
+    with _refusing("reproduce"):
+        asked = commands.prepare(
+            names or [], Budget(quick=quick, seeds=seeds), out, results, fresh=fresh
+        )
+        if listing:
+            commands.list_experiments(asked, as_json=json)
+            return
+        commands.check_request(asked, workers, scheduler)
+    raise typer.Exit(
+        commands.reproduce(asked, num_workers=workers, scheduler=scheduler, as_json=json)
+    )
+
+
+@app.command()
+def report(
+    names: NAMES = None,
+    *,
+    quick: QUICK = False,
+    seeds: SEEDS = None,
+    out: OUT = Path("ma-sbi-reproduction"),
+    results: RESULTS = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the page to this file; ma-sbi-report.html, if nothing else."
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write finished rows, one CSV per experiment."),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write Markdown to this file, figures beside it.")
+    ] = None,
+) -> None:
+    """Write a page of what is finished: tables that sort, figures, provenance."""
+    from ma_sbi.experiments.budget import Budget
+    from ma_sbi.report import commands
+
+    if html is None and csv is None and markdown is None:
+        html = Path("ma-sbi-report.html")
+    with _refusing("report"):
+        asked = commands.prepare(
+            names or [], Budget(quick=quick, seeds=seeds), out, results
+        )
+        code = commands.write_report(asked, html=html, markdown=markdown, csv=csv)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _refusing(command: str) -> Iterator[None]:
+    """Say in a sentence what is wrong with the input."""
+    from ma_sbi.checking.wording import printable
+
+    try:
+        yield
+    except ValueError as error:
+        said = printable(" ".join(str(error).split()))
+        typer.echo(f"ma-sbi {command}: {said}", err=True)
+        raise typer.Exit(2) from None
 
 
 @app.command()

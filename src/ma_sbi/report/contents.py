@@ -22,7 +22,7 @@ from ma_sbi.experiments.store import Store
 from ma_sbi.report.provenance import Provenance, trace
 from ma_sbi.report.tables import Column, Entry, Table, make_tables
 
-__all__ = ["RULE", "Drawn", "Report", "Section", "gather"]
+__all__ = ["RULE", "Drawing", "Drawn", "Report", "Section", "gather"]
 
 RULE = (
     "A figure of the paper is reproduced if ours differs from it by no more than noise and "
@@ -43,6 +43,13 @@ class Drawn(NamedTuple):
     name: str
     caption: str
     figure: Figure
+
+
+class Drawing(NamedTuple):
+    """The figures of an experiment, or why there are none."""
+
+    figures: list[Drawn]
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,13 +89,20 @@ class Section:
         """Lines of the paper by verdict; those without one under the empty text."""
         return Counter(line.verdict for line in self.lines if _in_paper(line))
 
-    def draw(self) -> list[Drawn]:
+    def draw(self) -> Drawing:
         """Draw the figures, in the style that is set."""
         if not self.worth_showing:
-            return []
-        captions = self.experiment.captions()
-        figures = self.experiment.figures(self.rows)
-        return [Drawn(name, captions.get(name, ""), one) for name, one in figures.items()]
+            return Drawing([])
+        try:
+            captions = self.experiment.captions()
+            figures = self.experiment.figures(self.rows)
+        except Exception as error:  # noqa: BLE001 (shown, and the others are drawn)
+            reason = _in_a_line(error)
+            name = self.experiment.name
+            return Drawing([], f"The figures of {name} could not be drawn: {reason}")
+        return Drawing(
+            [Drawn(name, captions.get(name, ""), one) for name, one in figures.items()]
+        )
 
 
 @dataclass(frozen=True)
@@ -199,9 +213,13 @@ def _section(experiment: Experiment, budget: Budget, store: Store) -> Section:
         try:
             lines = tuple(experiment.lines(rows))
         except Exception as error:  # noqa: BLE001 (shown, and the others are made)
-            problem = " ".join(f"{type(error).__name__}: {error}".split())
+            problem = _in_a_line(error)
     missing = experiment.missing() if len(finished) < len(cells) else ""
     return Section(experiment, cells, rows, len(finished), lines, problem, missing)
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _in_paper(line: Line) -> bool:

@@ -17,8 +17,13 @@ __all__ = ["write_markdown"]
 FIGURES = Path("figures") / "results"
 
 
-def write_markdown(report: Report, path: Path) -> None:
-    """Write the page, and its figures as PNG into ``figures/results`` beside it."""
+def write_markdown(report: Report, path: Path) -> list[str]:
+    """Write the page, and its figures as PNG into ``figures/results`` beside it.
+
+    Returns:
+        What could not be drawn, and why.
+    """
+    problems: list[str] = []
     parts = [
         f"# {report.title}",
         "Every table and figure of the paper that can be computed, with ours beside the "
@@ -31,7 +36,7 @@ def write_markdown(report: Report, path: Path) -> None:
     parts += [_table(report.summary), _plain(RULE)]
     for section in report.sections:
         if section.worth_showing:
-            parts += _section(section, path)
+            parts += _section(section, path, problems)
     parts.append("## Where the numbers come from")
     facts = report.provenance.facts
     parts.append(
@@ -39,9 +44,10 @@ def write_markdown(report: Report, path: Path) -> None:
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return problems
 
 
-def _section(section: Section, path: Path) -> list[str]:
+def _section(section: Section, path: Path, problems: list[str]) -> list[str]:
     experiment = section.experiment
     parts = [f"## {_plain(experiment.title)}"]
     done = f"{section.num_finished} of {len(section.cells)} cells finished"
@@ -53,17 +59,21 @@ def _section(section: Section, path: Path) -> list[str]:
         parts.append(f"The table could not be made: {_plain(section.problem)}")
     for table in section.tables:
         parts += [f"**{_plain(table.title)}**", _table(table)]
-    parts += _figures(section, path)
+    parts += _figures(section, path, problems)
     counts = counts_in_words(sample_counts(section.rows))
     if counts:
         parts.append(f"Settings: {_plain(counts)}.")
     return parts
 
 
-def _figures(section: Section, path: Path) -> list[str]:
+def _figures(section: Section, path: Path, problems: list[str]) -> list[str]:
     parts = []
     with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
-        for drawn in section.draw():
+        drawing = section.draw()
+        if drawing.problem:
+            problems.append(drawing.problem)
+            parts.append(_plain(drawing.problem))
+        for drawn in drawing.figures:
             name = re.sub(r"\W+", "_", drawn.name).strip("_")
             file = FIGURES / f"{section.experiment.name}_{name}.png"
             (path.parent / file).parent.mkdir(parents=True, exist_ok=True)

@@ -116,8 +116,13 @@ for (const box of document.querySelectorAll(".sortable")) {
 """
 
 
-def write_page(report: Report, path: Path) -> None:
-    """Write the page."""
+def write_page(report: Report, path: Path) -> list[str]:
+    """Write the page.
+
+    Returns:
+        What could not be drawn, and why.
+    """
+    problems: list[str] = []
     sections = [one for one in report.sections if one.worth_showing]
     links = {section.experiment.title: section.experiment.name for section in sections}
     parts = [
@@ -126,7 +131,7 @@ def write_page(report: Report, path: Path) -> None:
         f"<p class='warning'>{text(report.warning)}</p>" if report.warning else "",
         f"<div class='whole'>{_table(report.summary, links=links)}</div>",
         f"<h3>How the verdict is made</h3><p>{text(RULE)}</p>",
-        *(_section(section, report) for section in sections),
+        *(_section(section, report, problems) for section in sections),
         "<h2>Where the numbers come from</h2>",
         _facts(report.provenance.facts),
         f"<p class='faint'>Written by ma-sbi {text(ma_sbi.__version__)}.</p>",
@@ -134,9 +139,10 @@ def write_page(report: Report, path: Path) -> None:
     body = "\n".join(part for part in parts if part)
     page = document(f"ma-sbi: {report.title}", body, style=STYLE, script=SCRIPT)
     path.write_text(page, encoding="utf-8")
+    return problems
 
 
-def _section(section: Section, report: Report) -> str:
+def _section(section: Section, report: Report, problems: list[str]) -> str:
     experiment = section.experiment
     quick = " (quick run)" if report.budget.quick else ""
     done = f"{section.num_finished} of {len(section.cells)} cells finished"
@@ -152,7 +158,7 @@ def _section(section: Section, report: Report) -> str:
         if section.problem
         else "",
         *(_table(table) for table in section.tables),
-        _pictures(section),
+        _pictures(section, problems),
         f"<p class='faint'>Settings: {text(counts)}.</p>" if counts else "",
         "</section>",
     ]
@@ -204,9 +210,13 @@ def _alignment(numeric: bool) -> str:  # noqa: FBT001
     return " class='number'" if numeric else ""
 
 
-def _pictures(section: Section) -> str:
+def _pictures(section: Section, problems: list[str]) -> str:
     with page_style(math=True):
-        pictures = [_picture(drawn) for drawn in section.draw()]
+        drawing = section.draw()
+        pictures = [_picture(drawn) for drawn in drawing.figures]
+    if drawing.problem:
+        problems.append(drawing.problem)
+        return f"<p class='warning'>{text(drawing.problem)}</p>"
     return f"<div class='pictures'>{''.join(pictures)}</div>" if pictures else ""
 
 

@@ -147,7 +147,9 @@ def _ours(line: Line, one: Compared | None) -> Entry:
     if math.isnan(one.value):
         return Entry(f"{BLANK} ({one.reason})" if one.reason else BLANK)
     shown = _with_unit(line, one, _number(line, one, one.value))
-    if not math.isnan(one.low):
+    if one.low == one.high:
+        shown += " (exact)"
+    elif not math.isnan(one.low):
         low, high = (_number(line, one, end) for end in (one.low, one.high))
         shown += f" [{low}, {high}]"
     return Entry(shown, one.value)
@@ -159,7 +161,7 @@ def _difference(line: Line) -> Entry:
     judged = [one for one in candidates if one.verdict]
     known = [one for one in candidates if not math.isnan(one.difference)]
     for one in [*judged, *known]:
-        shown = _number(line, one, one.difference)
+        shown = _number(line, one, one.difference, keep_small=False)
         signed = shown if shown.startswith("-") else f"+{shown}"
         return Entry(f"{signed} points" if one is line.closed else signed, one.difference)
     return Entry()
@@ -182,7 +184,7 @@ def _as_printed(line: Line, value: float, digits: int) -> str:
     return f"{value:g}"
 
 
-def _number(line: Line, one: Compared, value: float) -> str:
+def _number(line: Line, one: Compared, value: float, *, keep_small: bool = True) -> str:
     """Show a number with as many digits as mean something."""
     if not math.isfinite(value):
         return BLANK if math.isnan(value) else str(value)
@@ -193,7 +195,7 @@ def _number(line: Line, one: Compared, value: float) -> str:
     decimals = min(one.digits, max(0, 3 - whole))
     shown = f"{value:.{decimals}f}"
     if float(shown) == 0:
-        small = value != 0 and one is line.raw and line.metric != "C2ST"
+        small = keep_small and value != 0 and one is line.raw and line.metric != "C2ST"
         return _significant(value, 2) if small else shown.removeprefix("-")
     return shown if abs(value) < 1e6 else _significant(value, 4)
 
