@@ -8,6 +8,7 @@ import torch
 
 from ma_sbi import HashEncoder
 from ma_sbi.diagnostics import exclusion_test, held_out_r2
+from ma_sbi.diagnostics.exclusion import held_out_r2_error
 from ma_sbi.tasks import get_task
 
 
@@ -146,6 +147,29 @@ def test_texts_that_never_repeat_go_through_the_encoder(draws):
     )
     assert found.passed is True
     assert found.r2_delta > 0.9
+
+
+def test_the_error_of_r2_is_its_spread_over_samples():
+    rng = np.random.default_rng(5)
+    found, errors = [], []
+    for seed in range(40):
+        label = rng.integers(3, size=300)
+        values = label[:, None] + rng.standard_normal((300, 2))
+        found.append(held_out_r2(values, label.tolist(), seed=seed))
+        errors.append(held_out_r2_error(values, label.tolist(), seed=seed))
+    # A deviation of 40 has a relative error of about 0.11.
+    assert np.mean(errors) == pytest.approx(np.std(found, ddof=1), rel=0.4)
+
+
+def test_rows_of_one_group_count_once_in_the_error():
+    rng = np.random.default_rng(6)
+    label = rng.integers(2, size=50)
+    values = label[:, None] + rng.standard_normal((50, 1))
+    alone = held_out_r2_error(values, label.tolist(), seed=0)
+    group = np.repeat(np.arange(50), 4).tolist()
+    repeated = held_out_r2_error(values[group], label[group].tolist(), groups=group, seed=0)
+    assert repeated == pytest.approx(alone, rel=0.2)
+    assert math.isnan(held_out_r2_error(np.ones((50, 1)), label.tolist(), seed=0))
 
 
 def test_missing_entries_are_allowed(draws):

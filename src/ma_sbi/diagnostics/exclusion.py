@@ -21,7 +21,7 @@ from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_pairs
 
-__all__ = ["Exclusion", "exclusion_test", "held_out_r2"]
+__all__ = ["Exclusion", "exclusion_test", "held_out_r2", "held_out_r2_error"]
 
 FOLDS = 5
 PENALTIES = tuple(10.0**power for power in range(-4, 5))
@@ -214,6 +214,40 @@ def held_out_r2(
     return _share(matrix, reading, _folds(len(matrix), groups, seed))
 
 
+def held_out_r2_error(
+    values: Any,
+    context: Context,
+    *,
+    encoder: Encoder | None = None,
+    groups: Any = None,
+    seed: int | None = None,
+) -> float:
+    """Return the standard error of :func:`held_out_r2`, from the spread over rows.
+
+    It is that of a ratio of means over rows, or over groups if there are any. What another
+    split or another fit would change is not in it.
+
+    Args:
+        values: Shape ``(n, dim)``.
+        context: One entry per row.
+        encoder: What turns entries that do not repeat into vectors.
+        groups: One label per row; rows that share one are held out together.
+        seed: Seed of the folds.
+
+    Returns:
+        The error; NaN if the values never change.
+    """
+    matrix = as_rows(values, "values")
+    n = len(matrix)
+    reading = read_context(context, n, encoder)
+    left, whole = _errors(matrix, reading, _folds(n, groups, seed))
+    if not whole.sum() > 0:
+        return float("nan")
+    unit = np.arange(n) if groups is None else as_codes(groups, "groups", n)
+    surplus = np.bincount(unit, left - left.sum() / whole.sum() * whole)
+    return float(np.sqrt(len(surplus)) * surplus.std(ddof=1) / whole.sum())
+
+
 def _check(x_sim: Any, x_obs: Any, theta: Any) -> dict[str, np.ndarray]:
     sides = {"x_sim": x_sim, "x_obs": x_obs, "theta": theta}
     given = {name: as_rows(side, name) for name, side in sides.items() if side is not None}
@@ -240,10 +274,18 @@ def _folds(n: int, groups: Any, seed: int | None) -> np.ndarray:
 
 
 def _share(values: np.ndarray, reading: Reading, folds: np.ndarray) -> float:
+    left, whole = _errors(values, reading, folds)
+    return float(1 - left.sum() / whole.sum()) if whole.sum() > 0 else float("nan")
+
+
+def _errors(
+    values: np.ndarray, reading: Reading, folds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return squared errors with and without the context, each of shape ``(n,)``."""
+    left, whole = np.zeros(len(values)), np.zeros(len(values))
     if not np.ptp(values, axis=0).any():
-        return float("nan")
+        return left, whole
     features = _features(reading)
-    left, whole = 0.0, 0.0
     for fold in np.unique(folds):
         learn, judge = folds != fold, folds == fold
         mean = values[learn].mean(axis=0)
@@ -251,9 +293,9 @@ def _share(values: np.ndarray, reading: Reading, folds: np.ndarray) -> float:
         if features.shape[1]:
             predicted = _regress(features[learn], values[learn] - mean, features[judge])
             predicted = predicted + mean
-        left += float(np.square(values[judge] - predicted).sum())
-        whole += float(np.square(values[judge] - mean).sum())
-    return 1 - left / whole if whole > 0 else float("nan")
+        left[judge] = np.square(values[judge] - predicted).sum(axis=1)
+        whole[judge] = np.square(values[judge] - mean).sum(axis=1)
+    return left, whole
 
 
 def _regress(known: np.ndarray, values: np.ndarray, new: np.ndarray) -> np.ndarray:

@@ -8,11 +8,15 @@ from ma_sbi.experiments.backbone_ablation import BackboneAblation
 from ma_sbi.experiments.calibration_size import CalibrationSize
 from ma_sbi.experiments.channels import Channels
 from ma_sbi.experiments.compute import Compute
+from ma_sbi.experiments.continuous_context import ContinuousContext
+from ma_sbi.experiments.covid import Covid
 from ma_sbi.experiments.decomposition import ThreeWayDecomposition
 from ma_sbi.experiments.encoder_ablation import EncoderAblation
+from ma_sbi.experiments.exclusion import ExclusionTable
 from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.hide_calibration import HideCalibration
 from ma_sbi.experiments.index_or_text import IndexOrText
+from ma_sbi.experiments.instructions import Instructions
 from ma_sbi.experiments.main_results import MainResults
 from ma_sbi.experiments.noisy_context import NoisyContext
 from ma_sbi.experiments.posteriors import Posteriors
@@ -40,6 +44,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Theorem1(),
         Sharpness(),
         Channels(),
+        ExclusionTable(),
         NoisyContext(),
         IndexOrText(),
         UnseenRegimes(),
@@ -49,6 +54,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         SinkhornEpsilon(),
         NNPEScale(),
         Compute(),
+        ContinuousContext(),
+        Covid(),
+        Instructions(),
     )
 }
 """Every experiment, in the order in which the report shows them."""
