@@ -105,7 +105,7 @@ def test_regimes_between_subjects_are_compared_between_groups():
     )
     effect = study.effect(study.corrections("NPE"), "speed", "accuracy")
     assert effect.loc["a", "effect"] == pytest.approx(-0.6, abs=0.25)
-    shuffled = study._shuffled(0)
+    shuffled = study.shuffled(0)
     assert sorted(shuffled) == sorted(study.cells.table["regime"])
     assert (shuffled != study.cells.table["regime"]).any()
 

@@ -27,12 +27,12 @@ from ma_sbi.correctors import (
 )
 from ma_sbi.datasets import Windows
 from ma_sbi.encoders import CategoryEncoder, HashEncoder
-from ma_sbi.studies.fortnight import FortnightSimulator
 from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
 from ma_sbi.randomness import derive, generator
+from ma_sbi.studies.fortnight import FortnightSimulator
 
 __all__ = ["Method", "Pools", "WindowStudy", "compare", "gains"]
 
@@ -141,11 +141,10 @@ class WindowStudy:
         Returns:
             Losses, shape ``(num_windows,)``.
         """
-        if pools not in get_args(Pools):
-            raise ValueError(
-                f"pools must be one of {', '.join(get_args(Pools))}, got {pools!r}"
-            )
-        candidates = self._candidates(method, pools)
+        return self.score(self.corrections(method, pools))
+
+    def score(self, candidates: Corrections) -> np.ndarray:
+        """Score corrections of all windows, as :meth:`losses` does."""
         theta = sample_mixture(
             self.posterior,
             self.num_samples,
@@ -162,7 +161,12 @@ class WindowStudy:
         ]
         return (math.log(self.num_samples) - torch.cat(parts)).numpy()
 
-    def _candidates(self, method: Method | None, pools: Pools) -> Corrections:
+    def corrections(self, method: Method | None, pools: Pools) -> Corrections:
+        """Correct every window by what was learned from others."""
+        if pools not in get_args(Pools):
+            raise ValueError(
+                f"pools must be one of {', '.join(get_args(Pools))}, got {pools!r}"
+            )
         if method is None:
             zero = self.x.new_zeros(1, len(self.x))
             return Corrections(self.x[None], zero, zero)

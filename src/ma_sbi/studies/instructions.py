@@ -244,7 +244,7 @@ class InstructionStudy:
         """
         true = self.losses(self.corrections(method)).mean()
         shuffled = [
-            self.losses(self.corrections(method, self._shuffled(seed))).mean()
+            self.losses(self.corrections(method, self.shuffled(seed))).mean()
             for seed in range(num_shuffles)
         ]
         gains = np.array(shuffled) - true
@@ -300,7 +300,7 @@ class InstructionStudy:
         zero = self.x.new_zeros(1, len(self.x))
         return Corrections(corrected[None], zero, zero)
 
-    def _shuffled(self, seed: int) -> pd.Series:
+    def shuffled(self, seed: int) -> pd.Series:
         """Deal regimes out anew within each subject, or between those who know but one."""
         rng = np.random.default_rng(seed)
         subject, regime = self.cells.table["subject"], self.cells.table["regime"]
