@@ -68,8 +68,7 @@ class ThreeWayDecomposition(TrialExperiment):
             for task in TASKS
             for setting in SETTINGS
             for method in ("npe", *PARTS, "ma_sbi_shuffled", "prior", "oracle", "exact")
-            # Nobody can say how likely counts or a density are under another regime.
-            if not (method == "exact" and (task == "ddm" or setting == "uninformative"))
+            if not (method == "exact" and task == "ddm")
         ]
         return cells + [
             self.cell(part, task="gaussian_linear", backbone=ANALYTIC, settings={"task": s})
