@@ -4,26 +4,6 @@ An experiment is a grid of cells, what a cell measures, and how its rows stand b
 paper's. ``EXPERIMENTS`` names them all; :func:`~ma_sbi.experiments.running.run` runs them.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from ma_sbi.experiments.budget import Budget
-from ma_sbi.experiments.cell import Backbone, Cell, Measurement
-from ma_sbi.experiments.comparing import Compared, Line
-from ma_sbi.experiments.experiment import Experiment
-from ma_sbi.experiments.laboratory import Laboratory
-from ma_sbi.experiments.registry import EXPERIMENTS, get_experiment
-from ma_sbi.experiments.store import Store
-
-__all__ = [
-    "EXPERIMENTS",
-    "Backbone",
-    "Budget",
-    "Cell",
-    "Compared",
-    "Experiment",
-    "Laboratory",
-    "Line",
-    "Measurement",
-    "Store",
-    "get_experiment",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

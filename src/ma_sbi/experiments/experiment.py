@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import pandas as pd
-from matplotlib.figure import Figure
-
-from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
-from ma_sbi.experiments.comparing import Line
-from ma_sbi.experiments.laboratory import Laboratory
+
+if TYPE_CHECKING:  # processes that only run cells start without them
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from ma_sbi.experiments.budget import Budget
+    from ma_sbi.experiments.comparing import Line
+    from ma_sbi.experiments.laboratory import Laboratory
 
 __all__ = ["Experiment"]
 
