@@ -56,6 +56,21 @@ QUICK_OPTIONS: dict[str, dict[str, Any]] = {
     "prior_guide_jacobian": {"num_langevin": 1},
 }
 QUICK_ROPE = {"num_simulations": 200, "num_steps": 100}
+# Seconds of the slowest, on one thread, in about any task; others take some ten.
+SLOW = {
+    "prior_guide": 300.0,
+    "prior_guide_jacobian": 400.0,
+    "rnpe": 250.0,
+    "concat_simulations": 200.0,
+    "frisbi": 170.0,
+    "nnpe": 130.0,
+    "nnpe_isotropic": 130.0,
+    "nnpe_matched": 130.0,
+    "classifier_free": 150.0,
+    "classifier_free_guided": 150.0,
+    "fmcpe": 120.0,
+    "npe_rs": 80.0,
+}
 
 
 class TrialExperiment(Experiment):
@@ -140,6 +155,11 @@ class TrialExperiment(Experiment):
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
         """Name the posterior that the method starts from, if it does."""
         return (backbone_of(cell),) if starts_from_posterior(cell) else ()
+
+    def cost(self, cell: Cell) -> float:
+        """Guess from the method, and from the number of draws of a diffusion model."""
+        usual = 40.0 if cell.backbone == "ddpm" else 15.0
+        return SLOW.get(cell.settings["form"], usual)
 
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
         """Run the trial."""
