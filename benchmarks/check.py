@@ -1,6 +1,6 @@
 """What `ma_sbi.check` says where the right answer is known beforehand.
 
-    python benchmarks/check.py --csv results/check.csv
+    python benchmarks/check.py --csv benchmarks/results/check.csv
 
 The default seed was not looked at while thresholds of the check were chosen.
 

@@ -5,7 +5,7 @@ are Gaussian. Errors are in nats; "bias" is the mean error over repetitions with
 standard error, "rms" the size of a single one, "covered" the share of 95 % intervals that
 hold the truth, "rejected" the share of p-values of at most 5 %.
 
-    python benchmarks/information.py --csv results/exclusion_information.csv
+    python benchmarks/information.py --csv benchmarks/results/exclusion_information.csv
 """
 
 import argparse

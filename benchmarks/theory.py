@@ -1,9 +1,12 @@
-"""Every bound of the paper re-run, beside what the paper prints.
+"""Bounds of the paper re-run, beside what the paper prints.
 
-python benchmarks/theory.py                       # all but C2ST: some four minutes
-python benchmarks/theory.py --only rope evidence  # some tables
-python benchmarks/theory.py --c2st                # adds C2ST on SLCP: six minutes more
-python benchmarks/theory.py --csv results         # writes results/theory_*.csv
+Theorem 1, the sharpness sweep and I / log K are experiments:
+`ma-sbi reproduce theorem_1 sharpness channels`.
+
+python benchmarks/theory.py                           # all but C2ST: some minutes
+python benchmarks/theory.py --only rope evidence      # some tables
+python benchmarks/theory.py --c2st                    # adds C2ST on SLCP: six minutes more
+python benchmarks/theory.py --csv benchmarks/results  # writes theory_*.csv there
 """
 
 import argparse
@@ -26,23 +29,18 @@ from ma_sbi import (
     from_callable,
 )
 from ma_sbi.correctors import Evidence, ResidualPools, Shift
-from ma_sbi.diagnostics import mutual_information
 from ma_sbi.methods import Calibration, Materials, get_method
 from ma_sbi.metrics import c2st_batch
 from ma_sbi.tasks import get_task
 from ma_sbi.theory import (
-    GaussianWorld,
     ModalDeparture,
     announced_tail,
     bounded_bound,
     break_even_information,
-    canonical_information,
     discrete_information,
-    erasure_channel,
     exclusive_or,
     expected_gain,
     explained_variance,
-    gap_closed_by_context,
     gaussian_transport,
     is_identifiable,
     is_jointly_injective,
@@ -54,126 +52,6 @@ from ma_sbi.theory import (
     truncation_residual,
     two_point_transport,
 )
-
-PATTERNS = {
-    "zero": ([0.0] * 5, (0.00, 0.00001, 0.0, 0.0)),
-    "graded 0.1 to 0.9": (np.linspace(0.1, 0.9, 5), (1.36, 0.1427, 0.1818, 0.2358)),
-    "uniform 0.5": ([0.5] * 5, (0.72, 0.1082, 0.1081, 0.1244)),
-    "oracle 0.999": ([0.999] * 5, (15.54, 0.4322, 0.4317, 2.6882)),
-}
-
-
-def theorem_1():
-    """Verification table of Theorem 1: d = 5, 200,000 draws."""
-    world = GaussianWorld()
-    rows = []
-    for name, (rho, paper) in PATTERNS.items():
-        information = canonical_information(rho)
-        seen = world.simulate_reduction(rho, seed=0)
-        rows.append(
-            {
-                "pattern": name,
-                "I": information,
-                "I_paper": paper[0],
-                "empirical": seen.value,
-                "standard_error": seen.error,
-                "empirical_paper": paper[1],
-                "reduction": world.reduction(rho),
-                "exact_bound": world.exact_bound(information),
-                "exact_paper": paper[2],
-                "linear_bound": world.linear_bound(information),
-                "linear_paper": paper[3],
-                "bayes_reduction": world.bayes_reduction(rho),
-            }
-        )
-    one_known = [1 - 1e-12, 0, 0, 0, 0]
-    rows.append(
-        {
-            "pattern": "one of five known",
-            "I": canonical_information(one_known),
-            "reduction": world.reduction(one_known),
-            "exact_bound": world.exact_bound(canonical_information(one_known)),
-            "bayes_reduction": world.bayes_reduction(one_known),
-        }
-    )
-    print(f"alpha {world.alpha:.4f}, C {world.constant:.4f} (paper 0.173)")
-    return rows
-
-
-def channels():
-    """Gap closed against I / log K: exact for erasures, not for a symmetric channel."""
-    rows = []
-    for num_regimes in (2, 4, 16):
-        for reliability in (0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
-            row = {"K": num_regimes, "reliability": reliability}
-            for make in (symmetric_channel, erasure_channel):
-                joint, name = make(num_regimes, reliability), make.__name__.split("_")[0]
-                row[f"I/logK_{name}"] = discrete_information(joint) / math.log(num_regimes)
-                row[f"gap_{name}"] = gap_closed_by_context(np.eye(num_regimes), joint)
-            rows.append(row)
-    return rows
-
-
-LAWS = {
-    "Rademacher": ModalDeparture([-1.0, 1.0]),
-    "bimodal": ModalDeparture([-0.9, 0.9], width=math.sqrt(0.19)),
-    "three modes, 1/3 each": ModalDeparture(math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])),
-    "three modes, middle 0.8": ModalDeparture(
-        math.sqrt(5) * np.array([-1.0, 0.0, 1.0]), [0.1, 0.8, 0.1]
-    ),
-    "asymmetric, 0.2": ModalDeparture([-0.5, 2.0], [0.8, 0.2]),
-    "asymmetric, 0.05": ModalDeparture([0.0, 0.05**-0.5 * 0.95**-0.5], [0.95, 0.05]),
-}
-
-
-def sub_gaussian(num_draws=10_000):
-    """Ratio Var(E[delta|z]) / (2 tau^2 I); the paper: in [0.33, 0.995], at most 0.995."""
-    rows = []
-    for name, law in LAWS.items():
-        for rho in (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99):
-            exact = law.couple(rho)
-            delta, z = law.sample(num_draws, rho, seed=1)
-            seen = mutual_information(delta[:, None], z, num_permutations=0, seed=0)
-            rows.append(
-                {
-                    "law": name,
-                    "variance": law.variance,
-                    "proxy": law.proxy,
-                    "rho": rho,
-                    "I": exact.information,
-                    "I_seen": seen.value,
-                    "I_seen_error": (seen.high - seen.low) / 3.92,
-                    "explained": exact.explained,
-                    "ratio": exact.ratio,
-                    "ratio_seen": exact.explained / (2 * law.proxy * seen.value)
-                    if seen.value > 0
-                    else math.nan,
-                    "ratio_of_variance": exact.ratio * law.proxy / law.variance,
-                }
-            )
-        if not law.width:
-            rare = law.rare_context(1e-4)
-            rows.append(
-                {
-                    "law": name,
-                    "variance": law.variance,
-                    "proxy": law.proxy,
-                    "rho": "rare",
-                    "I": rare.information,
-                    "explained": rare.explained,
-                    "ratio": rare.ratio,
-                }
-            )
-    above = [
-        row
-        for row in rows
-        if row["rho"] != "rare"
-        and row["explained"] > 2 * row["proxy"] * (row["I_seen"] + 3 * row["I_seen_error"])
-    ]
-    print(f"above 1 by more than three standard errors of the estimate: {len(above)}")
-    inside = [row["ratio"] for row in rows if row["rho"] != "rare" and row["rho"] >= 0.3]
-    print(f"rho 0.3 to 0.99: ratio from {min(inside):.3f} to {max(inside):.3f}")
-    return rows
 
 
 def lipschitz(rho=0.004, dead_zone=0.02):
@@ -562,9 +440,6 @@ def identifiability():
 TABLES = {
     table.__name__: table
     for table in (
-        theorem_1,
-        channels,
-        sub_gaussian,
         lipschitz,
         transport,
         tails,
