@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from ma_sbi.context import as_codes
@@ -189,7 +190,7 @@ def decomposition_bars(
         gains: The gain of each part, for each setting.
         unit: Unit of the loss.
     """
-    columns = min(3, len(gains))
+    columns = min(2 if len(gains) <= 4 else 3, len(gains))
     rows = -(-len(gains) // columns)
     figure = Figure(figsize=(1.4 + 3.4 * columns, 0.5 + 2.3 * rows), layout="constrained")
     axes = np.atleast_1d(figure.subplots(rows, columns, sharey=True)).flatten()
@@ -209,6 +210,7 @@ def decomposition_bars(
         axis.axvline(0.0, color="0.3", lw=0.8)
         axis.set_yticks(position, [part.label for part in parts])
         axis.set_title(title, loc="left", fontsize=9)
+        axis.xaxis.set_major_locator(MaxNLocator(5))
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     if len(axes):
