@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = ["OtherProcess", "Process", "ThisProcess"]
+__all__ = ["Processes", "ThisProcess", "Workers"]
 
 # Before numpy and torch are loaded: later is too late for some of their libraries.
 ONE_THREAD = {
@@ -25,18 +25,24 @@ ONE_THREAD = {
 }
 
 
-class Process(Protocol):
-    """Where a function can be called."""
+class Workers(Protocol):
+    """Where functions can be called."""
+
+    @property
+    def capacity(self) -> int:
+        """How many calls there may be at once."""
 
     def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
         """Begin a call; its future has the result, or why there is none."""
 
     def stop(self) -> None:
-        """End whatever it does."""
+        """End whatever they do."""
 
 
 class ThisProcess:
     """The process that asks; it has done the work when ``start`` returns."""
+
+    capacity = 1
 
     def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
         """Call the function."""
@@ -48,7 +54,29 @@ class ThisProcess:
         """Do nothing."""
 
 
-class OtherProcess:
+class Processes:
+    """Several processes; the death of one takes nothing else with it.
+
+    Args:
+        num: How many.
+    """
+
+    def __init__(self, num: int) -> None:
+        self.capacity = num
+        self._processes = [_Process() for _ in range(num)]
+
+    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
+        """Send the call to a process that has nothing to do."""
+        free = next(one for one in self._processes if not one.busy)
+        return free.start(function, given)
+
+    def stop(self) -> None:
+        """Kill all."""
+        for one in self._processes:
+            one.stop()
+
+
+class _Process:
     """A process of one thread, which is replaced when it has died.
 
     Each has a pool of its own, since a pool ends all its processes when one dies.
@@ -56,23 +84,33 @@ class OtherProcess:
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
+        self._call: Future[Any] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._call is not None and not self._call.done()
 
     def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
         """Send the call to the process; a new one if there is none that lives."""
-        if self._pool is not None:
-            try:
-                return self._pool.submit(function, given)
-            except BrokenProcessPool:
-                self.stop()
-        self._pool = ProcessPoolExecutor(
-            1, env=ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
-        )
-        return self._pool.submit(function, given)
+        try:
+            self._call = self._living().submit(function, given)
+        except BrokenProcessPool:  # it was killed while it had nothing to do
+            self.stop()
+            self._call = self._living().submit(function, given)
+        return self._call
+
+    def _living(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                1, env=ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
+            )
+        return self._pool
 
     def stop(self) -> None:
         """Kill the process, if there is one."""
         if self._pool is not None:
             self._pool.shutdown(kill_workers=True)
+            self._pool = None
 
 
 def _end_with(parent: int) -> None:

@@ -8,39 +8,31 @@ longest starts first, so that no core idles at the end while another has hours t
 
 from __future__ import annotations
 
-import platform
 import threading
 import time
 import traceback
-import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # no stubs
 
-from ma_sbi.experiments.cell import Backbone, Cell, fingerprint
+from ma_sbi.experiments.cell import Backbone, Cell
+from ma_sbi.experiments.cluster import Cluster, connect
 from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.laboratory import Laboratory
-from ma_sbi.experiments.processes import OtherProcess, Process, ThisProcess
-from ma_sbi.experiments.store import Store, written_whole
-
-if TYPE_CHECKING:
-    from distributed import Client
+from ma_sbi.experiments.processes import Processes, ThisProcess, Workers
+from ma_sbi.experiments.store import Store
 
 __all__ = ["Done", "Failure", "Work", "connect", "plan", "run"]
 
 # A cell whose process dies this often is given up.
 MOST_DEATHS = 2
-# File that tells the folder of a run from another one of that name.
-MARK = "folder.id"
 # Cells seed the global generators of their process: two at a time would share them.
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -154,16 +146,17 @@ def run(
     """
     once = {one.item.key: one for one in work}.values()
     ordered = sorted(once, key=lambda one: one.urgency, reverse=True)
+    workers: Workers = Processes(num_workers) if num_workers else ThisProcess()
     if scheduler:
-        everything = _on_cluster(ordered, scheduler)
-    else:
-        everything = _locally(ordered, num_workers)
+        workers = Cluster(scheduler)
     failures = []
-    with closing(everything):  # processes end even if `heard` raises
-        for done in everything:
+    try:
+        for done in _all(ordered, workers):
             if done.failure is not None:
                 failures.append(done.failure)
             heard(done)
+    finally:
+        workers.stop()
     return failures
 
 
@@ -209,47 +202,46 @@ def _after(failed: Mapping[str, Failure], work: Work) -> Failure | None:
     return None
 
 
-def _locally(work: Sequence[Work], num_workers: int) -> Generator[Done]:
-    """Use processes of this machine: the first thing that is ready goes to a free one."""
+def _all(work: Sequence[Work], workers: Workers) -> Generator[Done]:
+    """Give what is ready to whoever is free, until all is done."""
     waiting = {one.item.key: one for one in work}
     untrained = {key for key, one in waiting.items() if isinstance(one.item, Backbone)}
     failed: dict[str, Failure] = {}
     deaths: Counter[str] = Counter()
-    free: list[Process] = [OtherProcess() for _ in range(num_workers)] or [ThisProcess()]
-    busy: dict[Future[Done], tuple[Process, Work]] = {}
-    try:
-        while waiting or busy:
-            for key, one in list(waiting.items()):
-                if not free:
-                    break
-                if untrained.intersection(one.needs):
-                    continue
-                del waiting[key]
-                reason = _after(failed, one)
-                if reason is None:
-                    process = free.pop()
-                    busy[process.start(do, one)] = process, one
-                else:
-                    yield Done(one, 0.0, reason)
-            for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                process, one = busy.pop(future)
-                free.append(process)
-                done = _outcome(future, one, deaths)
-                if done is None:
-                    waiting[one.item.key] = one
-                    continue
-                untrained.discard(one.item.key)
-                if done.failure is not None:
-                    failed[one.item.key] = done.failure
-                yield done
-    finally:
-        for process in (*free, *(process for process, _ in busy.values())):
-            process.stop()
+    busy: dict[Future[Done], Work] = {}
+    while waiting or busy:
+        room = workers.capacity - len(busy)
+        for key, one in list(waiting.items()):
+            if room <= 0:
+                break
+            if untrained.intersection(one.needs):
+                continue
+            del waiting[key]
+            reason = _after(failed, one)
+            if reason is None:
+                busy[workers.start(do, one)] = one
+                room -= 1
+            else:
+                yield Done(one, 0.0, reason)
+        # Not for ever: workers may have joined in the meantime.
+        for future in wait(busy, 10.0, FIRST_COMPLETED).done:
+            one = busy.pop(future)
+            done = _outcome(future, one, deaths)
+            if done is None:
+                waiting[one.item.key] = one
+                continue
+            untrained.discard(one.item.key)
+            if done.failure is not None:
+                failed[one.item.key] = done.failure
+            yield done
 
 
 def _outcome(future: Future[Done], work: Work, deaths: Counter[str]) -> Done | None:
     """Say what came of work; None if its process died and it may be tried again."""
-    error = future.exception()
+    try:
+        error = future.exception()
+    except CancelledError:
+        return Done(work, 0.0, Failure(work.item, "the scheduler has cancelled it"))
     if error is None:
         done = future.result()
         return Done(work, done.seconds, done.failure)
@@ -264,75 +256,3 @@ def _outcome(future: Future[Done], work: Work, deaths: Counter[str]) -> Done | N
             return None
         reason = f"its process died {MOST_DEATHS} times; out of memory?"
     return Done(work, 0.0, Failure(work.item, reason, str(error)))
-
-
-def _on_cluster(work: Sequence[Work], address: str) -> Generator[Done]:
-    """Use the workers of a Dask scheduler, which knows what waits for what."""
-    from distributed import as_completed
-
-    with connect(address) as client:
-        marks = {out: _mark(out) for out in {one.out for one in work}}
-        futures: dict[str, Any] = {}
-        named = {}
-        for place, one in enumerate(work):
-            before = [futures[key] for key in one.needs if key in futures]
-            # The same name as last time: a scheduler that still has it does not repeat it.
-            name = f"ma-sbi-{fingerprint({'item': one.item.key, 'out': str(one.out)})}"
-            futures[one.item.key] = client.submit(
-                _do_there, one, marks[one.out], before, key=name, priority=-place
-            )
-            named[name] = one
-        items = {one.item.key: one.item for one in work}
-        for future in as_completed(futures.values()):
-            one = named[future.key]
-            try:
-                done = future.result()
-            except (Exception, CancelledError) as error:  # noqa: BLE001 (reported)
-                # Its worker died again and again, or that of a posterior it needs.
-                reason = f"lost by the cluster: {_one_line(error)}"
-                lost = {
-                    key: Failure(items[key], reason)
-                    for key in one.needs
-                    if key in futures and futures[key].status != "finished"
-                }
-                done = Done(one, 0.0, _after(lost, one) or Failure(one.item, reason))
-            yield Done(one, done.seconds, done.failure)
-
-
-def _do_there(work: Work, mark: str, before: Sequence[Done]) -> Done:
-    """Do something on a worker, if it sees the folder and what comes before was done."""
-    failed = {one.work.item.key: one.failure for one in before if one.failure is not None}
-    failure = _after(failed, work)
-    if failure is None and _read_mark(work.out) != mark:
-        reason = f"a worker on {platform.node()} does not see the folder {work.out}"
-        failure = Failure(work.item, reason)
-    return do(work) if failure is None else Done(work, 0.0, failure)
-
-
-def _mark(out: Path) -> str:
-    """Mark a folder, so that a worker can tell it from another one of that name."""
-    if not _read_mark(out):
-        with written_whole(out / MARK) as unfinished:
-            unfinished.write_text(uuid.uuid4().hex, encoding="utf-8")
-    return _read_mark(out)
-
-
-def _read_mark(out: Path) -> str:
-    file = out / MARK
-    return file.read_text(encoding="utf-8") if file.exists() else ""
-
-
-def connect(address: str) -> Client:
-    """Reach a Dask scheduler.
-
-    Raises:
-        ValueError: If Dask is not installed, or no scheduler answers.
-    """
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ValueError("a scheduler needs Dask: pip install 'ma-sbi[cluster]'") from error
-    try:
-        return Client(address, timeout="8s")
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ValueError(f"no Dask scheduler answers at {address}: {error}") from error

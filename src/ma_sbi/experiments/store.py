@@ -79,17 +79,16 @@ class Store:
         Raises:
             ValueError: If there are none: no row could tell that the cell is finished.
         """
+        metrics = [asdict(one) | {"values": _as_text(one.values)} for one in measured]
+        if not metrics or not all(one["values"] for one in metrics):
+            raise ValueError(f"{cell} gave no numbers")
         record = {
             "cell": asdict(cell),
-            "measured": [
-                asdict(one) | {"values": _as_text(one.values)} for one in measured
-            ],
+            "measured": metrics,
             "seconds": round(seconds, 2),
             "versions": versions(),
             "commit": commit(),
         }
-        if not record["measured"] or not all(one["values"] for one in record["measured"]):
-            raise ValueError(f"{cell} gave no numbers")
         with written_whole(self._file(cell.key)) as unfinished:
             unfinished.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
@@ -158,7 +157,7 @@ def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
     rows = pd.read_csv(file, dtype=str, keep_default_na=False)
     known: dict[str, list[dict[str, Any]]] = {}
     for row in rows.to_dict("records"):
-        known.setdefault(row["key"], []).append(row)
+        known.setdefault(row["key"], []).append({str(k): v for k, v in row.items()})
     return known
 
 
