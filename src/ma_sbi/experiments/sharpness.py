@@ -59,7 +59,9 @@ class Sharpness(Experiment):
         "not known; ours have variance 1. The proxy tau^2 is "
         "the smallest one, so no ratio can exceed 1; it is not the variance, with which "
         "the theorem is false. Information and explained variance are exact to rounding "
-        "(quadrature); the second table estimates the information as the paper did."
+        "(quadrature); the second table estimates the information as the paper did. At "
+        "rho = 0.3 there are 0.047 nats, which an estimate misses by several per cent, "
+        "and its ratio with it."
     )
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
