@@ -333,11 +333,12 @@ def report(
     if html is None and csv is None and markdown is None:
         html = Path("ma-sbi-report.html")
     with _refusing("report"):
+        if csv is not None and quick:
+            raise ValueError("--csv is for full-budget rows, on which others rely")
         asked = commands.prepare(
             names or [], Budget(quick=quick, seeds=seeds), out, results
         )
-        code = commands.write_report(asked, html=html, markdown=markdown, csv=csv)
-    raise typer.Exit(code)
+    raise typer.Exit(commands.write_report(asked, html=html, markdown=markdown, csv=csv))
 
 
 @contextmanager

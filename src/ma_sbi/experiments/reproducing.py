@@ -79,7 +79,6 @@ class Reproduction:
             raise ValueError(
                 f"cannot write into the folder {self.out}: {reason}"
             ) from error
-        self.store.committed()
         if scheduler is None:
             return None
         with connect(scheduler) as client:

@@ -65,7 +65,9 @@ def prepare(
         raise ValueError(f"there is no folder {results} with committed rows")
     if results is None and not fresh and RESULTS.is_dir():
         results = RESULTS
-    return Reproduction(experiments, budget, out, results)
+    found = Reproduction(experiments, budget, out, results)
+    found.store.committed()  # so that a broken file is refused before any work
+    return found
 
 
 def describe() -> None:

@@ -147,7 +147,7 @@ class _Lines:
     def __init__(self, num: int, console: Console) -> None:
         self._num = num
         self._console = console
-        self._last = (-SECONDS_BETWEEN_LINES, 0.0)
+        self._last = (-SECONDS_BETWEEN_LINES, 0)
 
     def start(self) -> None:
         pass
@@ -163,12 +163,12 @@ class _Lines:
         left: float | None,
         experiments: Mapping[str, tuple[int, float | None]],
     ) -> None:
-        now, share = time.monotonic(), num_done / max(self._num, 1)
+        now = time.monotonic()
         soon = now - self._last[0] < SECONDS_BETWEEN_LINES
-        little = share - self._last[1] < SHARE_BETWEEN_LINES
+        little = num_done - self._last[1] < SHARE_BETWEEN_LINES * self._num
         if soon and little and num_done < self._num:
             return
-        self._last = now, share
+        self._last = now, num_done
         said = [f"{num_done} of {self._num} done"]
         said += [f"{duration(left)} left"] if left and num_done < self._num else []
         said += [f"{training} posteriors to train"] if training else []
