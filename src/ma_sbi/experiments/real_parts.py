@@ -6,6 +6,7 @@ the loss of the posterior that nothing corrects.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ FORETOLD = {
     "departure_conditional": "departure taken away by what the context adds, %",
     "departure_total": "departure taken away by both, %",
 }
+TOO_FEW = f"not estimated from fewer than {FEWEST_ROWS} observations"
 COLOURS = {"point": "#1f77b4", "stochastic": "#ff7f0e"}
 
 
@@ -105,18 +107,19 @@ def measure_preflight(
     residuals = (x_obs - x_sim).double()
     codes = as_codes(regime, "regime", len(regime))
     found = Preflight.of(residuals, residuals.new_tensor(codes).long())
-    parts = three_way(regime, x_obs, x_sim, groups=groups, seed=seed)
     measured = [
         Measurement("length_over_median", tuple(found.ratio.tolist())),
         Measurement("variance_within", (found.within,)),
     ]
-    if len(residuals) >= FEWEST_ROWS:
-        told = mutual_information(residuals, regime, seed=seed)
-        measured += [
-            *with_interval("information", told.value, told.low, told.high),
-            Measurement("information_p", (told.p_value,)),
-            Measurement("information_most", (told.upper_bound,)),
-        ]
+    if len(residuals) < FEWEST_ROWS:
+        return measured
+    told = mutual_information(residuals, regime, seed=seed)
+    measured += [
+        *with_interval("information", told.value, told.low, told.high),
+        Measurement("information_p", (told.p_value,)),
+        Measurement("information_most", (told.upper_bound,)),
+    ]
+    parts = three_way(regime, x_obs, x_sim, groups=groups, seed=seed)
     for name in ("marginal", "conditional", "total"):
         share = getattr(parts, name)
         measured += with_interval(
@@ -136,7 +139,7 @@ def preflight_lines(rows: pd.DataFrame, labels: Mapping[str, str]) -> list[Line]
     ratio = by_metric.loc["length_over_median", "values"]
     share = float((ratio > OUTLYING).mean())
     advice = "stochastic" if share > 0 else "point"
-    notes = {"information": f"not estimated from fewer than {FEWEST_ROWS} observations"}
+    notes = {}
     if "information" in by_metric.index:
         limit = f"{by_metric.loc['information_most', 'value']:.3g}"
         p_value = f"{by_metric.loc['information_p', 'value']:.2g}"
@@ -163,6 +166,8 @@ def preflight_lines(rows: pd.DataFrame, labels: Mapping[str, str]) -> list[Line]
         ),
         *(
             line(title, read_interval(rows, name), notes.get(name, ""))
+            if name in by_metric.index
+            else line(title, Compared(math.nan, reason=TOO_FEW), TOO_FEW)
             for name, title in FORETOLD.items()
         ),
     ]
