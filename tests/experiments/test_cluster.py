@@ -54,6 +54,8 @@ def killed(cluster, tmp_path_factory):
 
     how = {"scheduler": cluster.scheduler_address, "heard": kill_one}
     failures, rows = finish(TINY, cells, out, **how)
+    with distributed.Client(cluster.scheduler_address) as client:
+        assert pids[0] not in client.run(os.getpid).values()
     return out, cells, failures, rows, heard
 
 
