@@ -24,9 +24,14 @@ class Budget:
     quick: bool = False
     seeds: int | None = None
 
-    def num_seeds(self, usual: int = 1) -> range:
-        """Return the seeds of an experiment that the paper ran ``usual`` times."""
-        return range(self.seeds or (min(usual, 2) if self.quick else usual))
+    def num_seeds(self, usual: int = 1, *, at_least: int = 1) -> range:
+        """Return the seeds of an experiment that the paper ran ``usual`` times.
+
+        Args:
+            usual: Number of seeds in the paper.
+            at_least: Number of seeds of a quick run.
+        """
+        return range(self.seeds or (at_least if self.quick else usual))
 
     def simulations(self, task: str) -> int:
         """Return how many simulations a posterior is trained on."""
@@ -36,10 +41,12 @@ class Budget:
     def sizes(self) -> dict[str, int]:
         """Sample counts of a trial, as its cell's settings hold them."""
         if self.quick:
-            return {"observations": 2, "rows": 40, "draws": 200}
+            return {"observations": 2, "rows": 20, "draws": 200}
         return {"observations": 12, "rows": 120, "draws": 500}
 
     @property
     def training(self) -> dict[str, Any]:
         """Return options of the training of a posterior, by kind."""
-        return {"maf": {"max_epochs": 30}} if self.quick else {}
+        if not self.quick:
+            return {}
+        return {"maf": {"max_epochs": 30}, "ddpm": {"num_steps": 40}}

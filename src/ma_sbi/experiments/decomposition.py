@@ -16,7 +16,7 @@ from ma_sbi.experiments.main_results import TASKS
 from ma_sbi.experiments.trial_experiment import TrialExperiment
 from ma_sbi.experiments.trial_tables import Published, trial_lines
 from ma_sbi.report.bars import plot_bars
-from ma_sbi.tasks import get_task
+from ma_sbi.tasks import GaussianLinear
 
 __all__ = ["ThreeWayDecomposition"]
 
@@ -84,7 +84,7 @@ class ThreeWayDecomposition(TrialExperiment):
         """Run a trial, or compute a share of the squared departure."""
         if cell.backbone != ANALYTIC:
             return super().run(cell, laboratory)
-        task = get_task("gaussian_linear", **cell.settings["task"])
+        task = GaussianLinear(**cell.settings["task"])
         shift = torch.stack([regime.shift for regime in task.regimes]).double()
         known = (
             shift if task.setting == "informative" else shift.mean(dim=0).expand_as(shift)

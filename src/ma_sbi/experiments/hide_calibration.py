@@ -82,7 +82,7 @@ class HideCalibration(TrialExperiment):
         return [
             self.method_cell(budget, TASK, backbone, method, seed)
             for backbone, methods in METHODS.items()
-            for seed in budget.num_seeds(10)
+            for seed in budget.num_seeds(10, at_least=2)
             for method in (*methods, *EXTRA_ROWS)
         ]
 

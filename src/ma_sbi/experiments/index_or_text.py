@@ -11,7 +11,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import Published, trial_lines
+from ma_sbi.experiments.trial_tables import Published, curve, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["IndexOrText"]
@@ -60,7 +60,7 @@ class IndexOrText(TrialExperiment):
                 self.method_cell(
                     budget, TASK, BACKBONE, method, seed, num_calibration=size, **known
                 )
-                for size in SIZES
+                for size in SIZES[: 2 if budget.quick else None]
                 for method, known in METHODS.items()
             ]
         return cells
@@ -83,7 +83,7 @@ class IndexOrText(TrialExperiment):
         """Draw C2ST against the number of calibration rows."""
         rows = rows[rows["metric"] == "c2st"]
         curves = {
-            method: part.groupby("num_calibration")["value"].mean().to_dict()
+            str(method): curve(part, "num_calibration")
             for method, part in rows.groupby("method", sort=False)
             if method in METHODS
         }

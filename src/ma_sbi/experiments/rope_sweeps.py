@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import Published, trial_lines
+from ma_sbi.experiments.trial_tables import Published, curve, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["RoPESweeps"]
@@ -79,8 +80,8 @@ class RoPESweeps(TrialExperiment):
         """Make the cell of one point of a sweep."""
         if (num_simulations, num_observations) == (2000, 12):
             return self.method_cell(budget, TASK, BACKBONE, form, seed)
-        options = {"num_simulations": num_simulations}
-        settings = {"together": 12}
+        options: dict[str, Any] = {"num_simulations": num_simulations}
+        settings: dict[str, Any] = {"together": 12}
         if num_observations > 12:
             options["rows"] = "unlabelled"
             settings["unlabelled"] = num_observations - 12
@@ -98,9 +99,9 @@ class RoPESweeps(TrialExperiment):
             part = rows[rows[sweep].notna() | ~rows["method"].isin(FORMS)]
 
             def published(row: pd.Series, sweep: str = sweep) -> Published:
-                value = row[sweep]
-                key = (row["method"], sweep, None if pd.isna(value) else int(value))
-                return Published(PAPER.get(key))
+                if pd.isna(row[sweep]):
+                    return Published()
+                return Published(PAPER.get((row["method"], sweep, int(row[sweep]))))
 
             lines += trial_lines(part, title, by=[sweep], published=published)
         return lines
@@ -112,7 +113,7 @@ class RoPESweeps(TrialExperiment):
         panels = {}
         for sweep in ("N_s", "N_o"):
             curves = {
-                form: _curve(rows[(rows["method"] == form) & rows[sweep].notna()], sweep)
+                form: curve(rows[(rows["method"] == form) & rows[sweep].notna()], sweep)
                 for form in FORMS
             }
             if all(len(curve) > 1 for curve in curves.values()):
@@ -142,7 +143,3 @@ def _labelled(rows: pd.DataFrame) -> pd.DataFrame:
         N_s=pd.array(num_simulations, dtype="Int64"),
         N_o=pd.array(num_observations, dtype="Int64"),
     )
-
-
-def _curve(rows: pd.DataFrame, sweep: str) -> dict[float, float]:
-    return rows.groupby(sweep)["value"].mean().to_dict()

@@ -54,8 +54,9 @@ QUICK_OPTIONS: dict[str, dict[str, Any]] = {
     "rnpe": {"density": "maf", "num_chains": 20, "num_steps": 50},
     "prior_guide": {"num_langevin": 1},
     "prior_guide_jacobian": {"num_langevin": 1},
+    "rope_sinkhorn": {"grid": [0.1, 1.0]},
 }
-QUICK_ROPE = {"num_simulations": 200, "num_steps": 100}
+QUICK_ROPE = {"num_simulations": 100, "num_steps": 100}
 # Seconds of the slowest, on one thread, in about any task; others take some ten.
 SLOW = {
     "prior_guide": 300.0,

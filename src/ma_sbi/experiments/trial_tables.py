@@ -23,7 +23,7 @@ from ma_sbi.experiments.comparing import (
 )
 from ma_sbi.metrics import gap_closed
 
-__all__ = ["METRICS", "Published", "per_observation", "trial_lines"]
+__all__ = ["METRICS", "Published", "curve", "per_observation", "trial_lines"]
 
 METRICS = {"c2st": "C2ST", "mse": "MSE"}
 DIGITS = {"c2st": 3, "mse": 4}
@@ -101,6 +101,14 @@ def trial_lines(
             )
         )
     return lines
+
+
+def curve(rows: pd.DataFrame, column: str) -> dict[float, float]:
+    """Average the values of rows at each value of a column."""
+    points: dict[float, list[float]] = {}
+    for at, value in zip(rows[column].astype(float), rows["value"], strict=True):
+        points.setdefault(at, []).append(value)
+    return {at: float(np.mean(values)) for at, values in sorted(points.items())}
 
 
 def per_observation(row: pd.Series) -> np.ndarray:

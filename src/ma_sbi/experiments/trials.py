@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ma_sbi.backbones.ddpm import DiffusionPosterior
 from ma_sbi.correctors import Network, ShiftCorrector
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
@@ -274,7 +275,7 @@ def _exact(cell: Cell, world: World) -> _Answer:
     regimes = range(len(task.regimes))
     evidence = [task.log_evidence(test.x_obs, regime=one) for one in regimes]
     log_weight = (log_weight + torch.stack(evidence, dim=1)).log_softmax(dim=1)
-    generator = torch.Generator().manual_seed(derive(seed, "regimes"))
+    generator = torch.Generator().manual_seed(cell.seed)
     pick = torch.multinomial(
         log_weight.exp(), num_draws, replacement=True, generator=generator
     ).T
@@ -334,9 +335,9 @@ def make_method(cell: Cell) -> Method:
 
 def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
     """Tell whether a density is cheap: a diffusion model's takes an integral per row."""
-    if not hasattr(getattr(method, "posterior_", None), "signal"):
-        return True
     if not isinstance(method, CorrectingMethod):
+        return True
+    if not isinstance(method.posterior_, DiffusionPosterior):
         return True
     shown = method.corrections(x[:1], list(context[:1])).x.shape[0]
     return shown * len(x) <= MOST_DENSITIES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
@@ -38,7 +40,7 @@ def plot_schematic() -> Figure:
     ):
         _across(axis, boxes[start], boxes[end])
     _down(axis, boxes["corrector"], boxes["corrected"])
-    known = {"ha": "center", "fontsize": 8, "color": "0.35"}
+    known: dict[str, Any] = {"ha": "center", "fontsize": 8, "color": "0.35"}
     middle = 5.2 + WIDTH / 2
     axis.text(
         middle,

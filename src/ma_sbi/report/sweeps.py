@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -40,7 +41,7 @@ def plot_sweeps(
     """
     figure = Figure(figsize=(1.5 + 3.3 * len(panels), 3.9), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    drawn: dict[str, object] = {}
+    drawn: dict[str, Any] = {}
     for axis, (title, curves) in zip(axes, panels.items(), strict=True):
         for name, curve in curves.items():
             points = sorted(curve.items())
