@@ -136,5 +136,5 @@ class CalibrationSize(TrialExperiment):
         """Say what the figure shows."""
         return {
             "calibration_size": "C2ST to the exact posterior (SIR and DDM: squared error "
-            "of the posterior mean) against the number of calibration rows; lower is better."
+            "of the posterior mean) against the calibration rows; lower is better."
         }

@@ -46,7 +46,7 @@ class Compute(TrialExperiment):
         "SLCP, 500 calibration rows, diffusion model of 200 steps, one thread; one "
         "measurement each on a machine that may have been busy. The paper's are from a "
         "laptop (Apple M4 Pro) whose number of threads it does not give, so there is no "
-        "verdict. Seconds differ from run to run; nothing else in the project's tables does."
+        "verdict. Seconds differ from run to run; nothing else in these tables does."
     )
 
     def cells(self, budget: Budget) -> Sequence[Cell]:

@@ -28,7 +28,7 @@ class EncoderAblation(TrialExperiment):
     place = "the appendix on text encoders"
     note = (
         "Diffusion model, closed-form corrector. The paper: MiniLM lands within 2 C2ST "
-        "points of the hash on all benchmarks. With four fixed sentences both encoders tell "
+        "points of the hash on all benchmarks. With four fixed sentences both tell "
         "them apart; what they do with new wordings is another matter "
         "(docs/how_to/encoders.md)."
     )

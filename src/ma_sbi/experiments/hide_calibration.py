@@ -112,7 +112,7 @@ class HideCalibration(TrialExperiment):
     def captions(self) -> Mapping[str, str]:
         """Say what the figure shows."""
         return {
-            "violins": "C2ST of every seed (dots) on SLCP. The dashed line is the median of "
+            "violins": "C2ST of every seed (dots) on SLCP. Dashed: the median of "
             f"the oracle, the band the margin of {MARGIN} around it."
         }
 

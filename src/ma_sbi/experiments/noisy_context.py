@@ -32,7 +32,7 @@ class NoisyContext(TrialExperiment):
     title = "Noisy context"
     place = "Figure 3 (b), graceful degradation"
     note = (
-        "SLCP, diffusion model. With probability p a text is that of its regime, else it is "
+        "SLCP, diffusion model. With probability p a text is its regime's, else it is "
         "picked at random among the four, in calibration and in the test. I is the "
         "information between text and regime in nats. `exact` weighs the regimes by what "
         "the text says and by how likely x is under each: it reads x, too, which no "

@@ -68,6 +68,6 @@ class Posteriors(TrialExperiment):
     def captions(self) -> Mapping[str, str]:
         """Say what the figure shows."""
         return {
-            "posteriors": "Posterior draws for one observation of Two Moons in each regime; "
+            "posteriors": "Posterior draws for one observation of Two Moons, by regime; "
             "the exact posterior is grey."
         }

@@ -43,6 +43,6 @@ class Schematic(Experiment):
     def captions(self) -> Mapping[str, str]:
         """Say what the figure shows."""
         return {
-            "schematic": "The posterior is trained on simulations alone and stays as it is. "
+            "schematic": "The posterior is trained on simulations and stays as it is. "
             "What is known in words becomes a correction of the observation."
         }

@@ -1,0 +1,109 @@
+"""Lines of trials: shares, intervals and labels from rows that are made by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ma_sbi.experiments.store import COLUMNS
+from ma_sbi.experiments.trial_tables import Published, curve, per_observation, trial_lines
+
+
+def row(method, values, *, seed=0, metric="c2st", observations=3, **known):
+    values = np.asarray(values, dtype=float)
+    filled = dict.fromkeys(COLUMNS) | {
+        "method": method,
+        "task": "slcp",
+        "backbone": "maf",
+        "seed": seed,
+        "metric": metric,
+        "values": values,
+        "value": values.mean(),
+        "settings": {"observations": observations},
+        "key": f"{method}-{seed}-{sorted(known.items())}",
+    }
+    return filled | known
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    made = []
+    for seed in range(4):
+        noise = 0.002 * rng.standard_normal(12)
+        made += [
+            row("npe", 0.8 + noise, seed=seed),
+            row("half", 0.75 + noise, seed=seed),
+            row("oracle", 0.7 + noise, seed=seed),
+            row("half", -3.0 + noise, seed=seed, metric="log_score"),
+        ]
+    return pd.DataFrame(made)
+
+
+def test_regimes_are_averaged_before_observations_are_compared():
+    found = per_observation(pd.Series(row("npe", [1, 3, 5, 7, 9, 11])))
+    np.testing.assert_allclose(found, [2, 6, 10])
+
+
+def test_a_share_is_computed_between_the_ends(rows):
+    lines = {line.labels["method"]: line for line in trial_lines(rows, "t")}
+    assert lines["half"].closed.value == pytest.approx(50)
+    assert lines["half"].closed.low == pytest.approx(50)  # the noise is shared
+    assert lines["npe"].closed is None
+    assert lines["oracle"].closed is None
+    assert lines["half"].raw.low < 0.75 < lines["half"].raw.high
+    assert lines["half"].log_score.value == pytest.approx(-3, abs=0.01)
+    assert lines["npe"].log_score is None
+    assert lines["half"].labels["task"] == "SLCP"
+
+
+def test_the_paper_stands_beside_ours_with_what_it_implies(rows):
+    paper = Published(raw=0.76, closed=50.0, npe=0.8, oracle=0.7)
+    [line] = [
+        line
+        for line in trial_lines(rows, "t", published=lambda row: paper)
+        if line.labels["method"] == "half"
+    ]
+    assert line.closed.paper == 50.0
+    assert line.closed.implied == pytest.approx(40.0)
+    assert line.verdict == "reproduced"
+
+
+def test_ends_are_shared_by_groups_that_do_not_have_their_own(rows):
+    rows = rows.assign(n_cal=np.where(rows["method"] == "half", 100, 500))
+    lines = trial_lines(rows, "t", by=("n_cal",))
+    [half] = [line for line in lines if line.labels["method"] == "half"]
+    assert half.labels["n_cal"] == 100
+    assert half.closed.value == pytest.approx(50)
+
+
+def test_without_the_ends_there_is_no_share(rows):
+    lines = trial_lines(rows[rows["method"] != "oracle"], "t")
+    assert all(line.closed is None for line in lines)
+
+
+def test_a_method_that_lacks_a_seed_is_compared_on_the_others(rows):
+    part = rows[~((rows["method"] == "half") & (rows["seed"] == 3))]
+    [half] = [line for line in trial_lines(part, "t") if line.labels["method"] == "half"]
+    assert half.closed.value == pytest.approx(50)
+
+
+def test_where_there_is_no_gap_the_share_is_blank_and_says_why():
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(
+        [row(m, 0.7 + 0.05 * rng.standard_normal(12)) for m in ("npe", "x", "oracle")]
+    )
+    [line] = [line for line in trial_lines(rows, "t") if line.labels["method"] == "x"]
+    assert np.isnan(line.closed.value)
+    assert "gap" in line.closed.reason
+    assert line.verdict == ""
+
+
+def test_lines_keep_the_order_of_groups_and_methods(rows):
+    order = ("oracle", "half", "npe")
+    found = [line.labels["method"] for line in trial_lines(rows, "t", order=order)]
+    assert found == list(order)
+
+
+def test_a_curve_averages_seeds():
+    rows = pd.DataFrame({"n": [1, 1, 2], "value": [0.0, 1.0, 3.0]})
+    assert curve(rows, "n") == {1.0: 0.5, 2.0: 3.0}

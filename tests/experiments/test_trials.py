@@ -1,0 +1,169 @@
+"""Trials: what a cell decides, and what it does not."""
+
+import numpy as np
+import pytest
+import torch
+
+from ma_sbi.experiments import Budget, Laboratory
+from ma_sbi.experiments.registry import EXPERIMENTS
+from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, ONLY
+from ma_sbi.experiments.trials import FORMS, World, backbone_of, run_trial
+from ma_sbi.methods import METHODS
+from ma_sbi.tasks import get_task
+
+QUICK = Budget(quick=True)
+MAIN = EXPERIMENTS["main_results"]
+
+
+def trial(method, task="gaussian_linear", backbone="maf", **known):
+    return MAIN.trial(QUICK, task, backbone, method, **known)
+
+
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory):
+    return Laboratory(tmp_path_factory.mktemp("backbones"))
+
+
+def measured(cell, laboratory):
+    return {one.metric: np.array(one.values) for one in run_trial(cell, laboratory)}
+
+
+def test_test_rows_are_the_same_for_every_seed_and_calibration_rows_are_not():
+    first, second = (World.of(trial("npe", seed=seed)) for seed in (0, 1))
+    assert torch.equal(first.test.x_obs, second.test.x_obs)
+    assert torch.equal(first.reference, second.reference)
+    assert not torch.equal(first.calibration.x_obs, second.calibration.x_obs)
+
+
+def test_no_test_row_is_among_what_the_posterior_is_trained_on():
+    task = get_task("gaussian_linear")
+    test = World.of(trial("npe")).test
+    for seed in range(3):
+        trained_on = task.draw(2000, seed=seed)
+        assert torch.cdist(test.theta, trained_on.theta).min() > 1e-4
+
+
+def test_every_observation_is_seen_in_every_regime():
+    world = World.of(trial("npe"))
+    num_regimes = len(world.task.regimes)
+    assert world.test.regime.tolist() == list(range(num_regimes)) * 2
+    by_observation = world.test.x_sim.unflatten(0, (2, num_regimes))
+    assert torch.equal(by_observation[:, 0], by_observation[:, 1])
+    assert torch.equal(
+        world.test.x_obs, world.task.depart(world.test.x_sim, world.test.regime)
+    )
+
+
+def test_one_observation_and_one_regime_are_picked_from_all():
+    every = World.of(trial("npe"))
+    one = World.of(trial("npe", observation=1, regime=2))
+    row = len(every.task.regimes) + 2
+    assert torch.equal(one.test.x_obs, every.test.x_obs[[row]])
+    assert torch.equal(one.reference, every.reference[:, [row]])
+
+
+def test_a_regime_that_is_left_out_is_in_no_calibration_row():
+    world = World.of(trial("npe", num_calibration=60, left_out=3, regime=3))
+    assert len(world.calibration.theta) == 60
+    assert set(world.calibration.regime.tolist()) == {0, 1, 2}
+    assert set(world.test.regime.tolist()) == {3}
+
+
+def test_a_context_is_right_as_often_as_it_is_said_to_be():
+    world = World.of(trial("npe", num_calibration=4000, reliability=0.25))
+    texts = [regime.text for regime in world.task.regimes]
+    said = [texts.index(text) for text in world.calibration.context]
+    right = np.mean(np.array(said) == world.calibration.regime.numpy())
+    expected = 0.25 + 0.75 / 4
+    assert abs(right - expected) < 4 * (expected * (1 - expected) / 4000) ** 0.5
+    assert torch.allclose(world.regime_weights.sum(dim=1), torch.ones(8))
+    assert world.regime_weights.max().item() == pytest.approx(expected)
+
+
+def test_shuffled_contexts_are_the_same_ones_in_another_order():
+    plain, shuffled = (World.of(trial(m)) for m in ("ma_sbi", "ma_sbi_shuffled"))
+    assert sorted(plain.calibration.context) == sorted(shuffled.calibration.context)
+    assert plain.calibration.context != shuffled.calibration.context
+    assert plain.test.context == shuffled.test.context
+
+
+def test_an_index_is_new_or_that_of_the_nearest_calibration_row():
+    new, nearest = (
+        World.of(trial("i", form="ma_sbi_index", context=how)) for how in ("index", "nearest")
+    )
+    assert not set(new.test.context) & set(new.calibration.context)
+    row = int(nearest.test.context[0].removeprefix("row "))
+    gaps = (nearest.calibration.x_obs - nearest.test.x_obs[0]).norm(dim=1)
+    assert row == gaps.argmin().item()
+
+
+@pytest.mark.parametrize("task", ["gaussian_linear", "two_moons"])
+def test_the_exact_answer_cannot_be_told_from_the_reference(task, laboratory):
+    found = measured(trial("exact", task), laboratory)
+    # One C2ST of 200 draws has a standard deviation of about 0.03.
+    assert abs(found["c2st"].mean() - 0.5) < 4 * 0.03 / len(found["c2st"]) ** 0.5 + 0.01
+
+
+def test_the_exact_answer_without_context_weighs_the_regimes(laboratory):
+    known = measured(trial("exact"), laboratory)
+    uninformed = measured(
+        trial("exact", task_options={"setting": "uninformative"}), laboratory
+    )
+    assert uninformed["log_score"].mean() < known["log_score"].mean()
+    # Nobody reads x worse for knowing less: it is still far better than the prior.
+    prior = measured(trial("prior"), laboratory)
+    assert uninformed["log_score"].mean() > prior["log_score"].mean()
+
+
+def test_a_mixture_over_certain_regimes_is_the_known_regime(laboratory):
+    almost = measured(trial("exact", reliability=1 - 1e-9), laboratory)
+    known = measured(trial("exact"), laboratory)
+    np.testing.assert_allclose(almost["log_score"], known["log_score"], atol=1e-4)
+
+
+def test_parts_add_up_and_ends_are_where_they_belong(laboratory):
+    found = {
+        method: measured(trial(method), laboratory)
+        for method in ("npe", "ma_sbi", "ma_sbi_marginal", "oracle")
+    }
+    # Shifts are constant within a regime: the closed form finds them exactly.
+    np.testing.assert_allclose(
+        found["ma_sbi"]["log_score"], found["oracle"]["log_score"], atol=1e-3
+    )
+    assert found["npe"]["log_score"].mean() < found["oracle"]["log_score"].mean()
+
+
+def test_the_posterior_does_not_depend_on_the_setting_of_the_task():
+    plain, other = (
+        backbone_of(trial("npe", task_options=options))
+        for options in ({}, {"setting": "uninformative"})
+    )
+    assert plain.key == other.key
+    assert plain.key != backbone_of(trial("npe", seed=1)).key
+
+
+def test_the_same_trial_of_two_experiments_is_one_cell():
+    keys = {cell.key for cell in MAIN.cells(Budget())}
+    shared = [c for c in EXPERIMENTS["hide_calibration"].cells(Budget()) if c.key in keys]
+    assert {cell.seed for cell in shared} == {0}
+    assert {cell.backbone for cell in shared} == {"maf", "ddpm"}
+
+
+def test_every_method_is_in_the_main_table_with_both_backbones():
+    for backbone in ("ddpm", "maf"):
+        cells = [c for c in MAIN.cells(Budget()) if c.backbone == backbone]
+        expected = {m for m in METHODS if ONLY.get(m, backbone) == backbone}
+        for task in ("slcp", "gaussian_linear", "two_moons", "sir_delay"):
+            found = {cell.method for cell in cells if cell.task == task}
+            assert found >= expected | set(EXTRA_ROWS)
+
+
+def test_slcp_has_the_simulations_and_the_seeds_of_the_paper():
+    cells = EXPERIMENTS["hide_calibration"].cells(Budget())
+    assert {cell.settings["simulations"] for cell in cells} == {100_000}
+    assert {cell.seed for cell in cells} == set(range(10))
+
+
+@pytest.mark.parametrize("form", ["ma_sbi_minilm", "ma_sbi_network", "context_to_x_paper"])
+def test_forms_can_be_made(form):
+    assert FORMS[form]().needs
