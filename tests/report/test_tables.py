@@ -77,11 +77,25 @@ def test_numbers_keep_sensible_digits(metric, digits, value, shown):
 
 @pytest.mark.parametrize(
     ("paper", "digits", "shown"),
-    [(99.8, 0, "99.8 %"), (93, 0, "93 %"), (-425, 0, "-425 %")],
+    [(99.8, 0, "99.8 %"), (14.6996, 0, "14.7 %"), (93, 0, "93 %"), (-425, 0, "-425 %")],
 )
 def test_the_papers_figure_is_shown_as_the_paper_prints_it(paper, digits, shown):
     closed = Compared(90, 80, 100, paper=paper, digits=digits)
     assert _shown(closed=closed)["gap closed: paper"] == shown
+
+
+@pytest.mark.parametrize(
+    ("interval", "shown"),
+    [
+        ((-2.3e-06, -16.24, 16.24), "0.00 [-16.24, 16.24]"),
+        ((25.2, -0.0564, 50.46), "25.20 [-0.06, 50.46]"),
+        ((1.2e-5, 1e-5, 1.4e-5), "1.2e-05 [1e-05, 1.4e-05]"),
+    ],
+    ids=str,
+)
+def test_a_number_and_its_interval_have_the_same_digits(interval, shown):
+    found = _shown(raw=Compared(*interval), metric="gain")
+    assert found["gain: ours [95 %]"] == shown
 
 
 def test_a_number_without_noise_is_said_to_be_exact():

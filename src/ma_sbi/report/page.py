@@ -70,6 +70,7 @@ dt { font-weight: 600; }
 [hidden] { display: none; }
 @media (max-width: 36rem) {
   body { padding: 1rem .75rem 3rem; }
+  .whole td:first-child { white-space: normal; min-width: 9rem; }
   dl { grid-template-columns: 1fr; } dd { border-top: 0; padding-top: 0; } }
 """
 

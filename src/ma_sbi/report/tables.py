@@ -131,7 +131,7 @@ def _label(name: str) -> Callable[[Line], Entry]:
 def _paper(line: Line, one: Compared | None) -> Entry:
     if one is None or one.paper is None:
         return Entry()
-    shown = _as_printed(line, one.paper, one.digits)
+    shown = _as_printed(line, one, one.paper)
     return Entry(_with_unit(line, one, shown), one.paper)
 
 
@@ -177,27 +177,32 @@ def _with_unit(line: Line, one: Compared, shown: str) -> str:
     return f"{shown} %" if one is line.closed else shown
 
 
-def _as_printed(line: Line, value: float, digits: int) -> str:
+def _as_printed(line: Line, one: Compared, value: float) -> str:
     """Show a number as the paper does."""
-    if line.metric != "MSE" and math.isclose(round(value, digits), value):
-        return f"{value:.{digits}f}"
+    if one is line.closed:
+        return f"{round(value, 1):g}"
+    if line.metric != "MSE" and math.isclose(round(value, one.digits), value):
+        return f"{value:.{one.digits}f}"
     return f"{value:g}"
 
 
 def _number(line: Line, one: Compared, value: float, *, keep_small: bool = True) -> str:
-    """Show a number with as many digits as mean something."""
+    """Show a number with as many digits as mean something beside its interval."""
     if not math.isfinite(value):
         return BLANK if math.isnan(value) else str(value)
     if one is line.raw and line.metric == "MSE":
         return _significant(value, 4)
+    known = [abs(end) for end in (value, one.value, one.low, one.high)]
+    scale = max(end for end in known if math.isfinite(end))
+    if scale >= 1e6:
+        return _significant(value, 4)
+    small = round(scale, one.digits) == 0 < scale
+    if small and keep_small and one is line.raw and line.metric != "C2ST":
+        return _significant(value, 2)
     # No more than four digits that count, unless they stand before the point.
-    whole = math.floor(math.log10(abs(value))) if value else 0
-    decimals = min(one.digits, max(0, 3 - whole))
-    shown = f"{value:.{decimals}f}"
-    if float(shown) == 0:
-        small = keep_small and value != 0 and one is line.raw and line.metric != "C2ST"
-        return _significant(value, 2) if small else shown.removeprefix("-")
-    return shown if abs(value) < 1e6 else _significant(value, 4)
+    whole = math.floor(math.log10(scale)) if scale else 0
+    shown = f"{value:.{min(one.digits, max(0, 3 - whole))}f}"
+    return shown.removeprefix("-") if float(shown) == 0 else shown
 
 
 def _significant(value: float, digits: int) -> str:
