@@ -49,4 +49,5 @@ class Budget:
         """Return options of the training of a posterior, by kind."""
         if not self.quick:
             return {}
-        return {"maf": {"max_epochs": 30}, "ddpm": {"num_steps": 40}}
+        flow = {"max_epochs": 30}
+        return {"maf": flow, "embedded": flow, "ddpm": {"num_steps": 40}}

@@ -21,6 +21,11 @@ TASK, BACKBONE = "slcp", "maf"
 FORMS = ("rope_paper_ot_only", "rope_paper")
 NUM_SIMULATIONS = (200, 500, 1000, 2000, 5000)
 NUM_OBSERVATIONS = (12, 50, 200, 500, 2000)
+# As its authors run it, with 2000 unlabelled observations, gamma = 0.5 and an embedding net.
+AUTHORS_FORMS = ("rope_ot_only", "rope")
+USUAL_GAMMA = 0.5
+GAMMAS = (0.02, 0.1, USUAL_GAMMA)
+EMBEDDED_TASKS = ("gaussian_linear", "two_moons")
 PAPER = {
     ("rope_paper_ot_only", "N_s", 200): 0.922,
     ("rope_paper_ot_only", "N_s", 500): 0.913,
@@ -48,7 +53,9 @@ class RoPESweeps(TrialExperiment):
     note = (
         "SLCP, MAF, one seed. N_s: simulations in the transport, with twelve observations. "
         "N_o: observations in the transport, with 2000 simulations; those beyond the "
-        "twelve are unlabelled. `rope_paper_ot_only` leaves out step 2."
+        "twelve are unlabelled. `rope_paper_ot_only` leaves out step 2. Below them what the "
+        "paper has not: gamma with 2000 unlabelled observations, and RoPE's own setting, a "
+        "flow with an embedding net."
     )
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
@@ -66,6 +73,23 @@ class RoPESweeps(TrialExperiment):
                     self.swept(budget, form, seed, num_observations=num)
                     for num in NUM_OBSERVATIONS[1 : 2 if budget.quick else None]
                 ]
+            cells += [
+                self.method_cell(
+                    budget,
+                    TASK,
+                    BACKBONE,
+                    form,
+                    seed,
+                    options={} if gamma == USUAL_GAMMA else {"gamma": gamma},
+                )
+                for form in AUTHORS_FORMS
+                for gamma in GAMMAS[2 if budget.quick else 0 :]
+            ]
+            cells += [
+                self.method_cell(budget, task, "embedded", method, seed)
+                for task in EMBEDDED_TASKS
+                for method in ("npe", *AUTHORS_FORMS, "ma_sbi", *EXTRA_ROWS, "oracle")
+            ]
         return cells
 
     def swept(
@@ -93,10 +117,12 @@ class RoPESweeps(TrialExperiment):
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
         """Put both sweeps beside the paper's."""
-        rows = _labelled(rows)
+        embedded = rows[rows["backbone"] == "embedded"]
+        rows = _labelled(rows[rows["backbone"] == BACKBONE])
         lines = []
         for sweep, title in (("N_s", "N_s, at N_o = 12"), ("N_o", "N_o, at N_s = 2000")):
-            part = rows[rows[sweep].notna() | ~rows["method"].isin(FORMS)]
+            fixed = ~rows["method"].isin([*FORMS, *AUTHORS_FORMS])
+            part = rows[rows[sweep].notna() | fixed]
 
             def published(row: pd.Series, sweep: str = sweep) -> Published:
                 if pd.isna(row[sweep]):
@@ -104,11 +130,16 @@ class RoPESweeps(TrialExperiment):
                 return Published(PAPER.get((row["method"], sweep, int(row[sweep]))))
 
             lines += trial_lines(part, title, by=[sweep], published=published)
-        return lines
+        gamma = [one["options"].get("gamma", USUAL_GAMMA) for one in rows["settings"]]
+        swept = rows.assign(gamma=gamma)[rows["method"].isin(AUTHORS_FORMS)]
+        ends = rows[rows["method"].isin(["npe", "oracle"])]
+        title = "gamma, with 2000 unlabelled observations"
+        lines += trial_lines(pd.concat([swept, ends]), title, by=["gamma"])
+        return lines + trial_lines(embedded, "A flow with an embedding net", by=["task"])
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw C2ST against N_s and N_o."""
-        rows = _labelled(rows)
+        rows = _labelled(rows[rows["backbone"] == BACKBONE])
         rows = rows[rows["metric"] == "c2st"]
         panels = {}
         for sweep in ("N_s", "N_o"):

@@ -141,7 +141,7 @@ class TrialExperiment(Experiment):
         self, budget: Budget, task: str, backbone: str, method: str, seed: int, **known: Any
     ) -> Cell:
         """Make the cell of a method with the options that it has everywhere."""
-        options = dict(OPTIONS.get(method, {}))
+        options = OPTIONS.get(method, {}) | known.pop("options", {})
         if method == "rnpe" and task in ("slcp", "sir_delay", "ddm"):
             options |= SHORT_CHAINS
         if budget.quick:
