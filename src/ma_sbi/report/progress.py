@@ -73,7 +73,7 @@ class Watch:
 
     def _show(self, touched: Sequence[str]) -> None:
         seconds = {
-            name: self._estimate.seconds(self._left[name].values()) for name in touched
+            name: self._estimate.seconds(some.values()) for name, some in self._left.items()
         }
         training = sum(isinstance(one.item, Backbone) for one in self._all.values())
         self._shown.show(
@@ -82,6 +82,7 @@ class Watch:
             training,
             self._estimate.seconds(self._all.values()),
             {name: (len(self._left[name]), left) for name, left in seconds.items()},
+            touched,
         )
 
 
@@ -129,6 +130,7 @@ class _Bars:
         training: int,
         left: float | None,
         experiments: Mapping[str, tuple[int, float | None]],
+        touched: Sequence[str],
     ) -> None:
         remarks = [f"{training} posteriors to train"] if training else []
         remarks += [f"[red]{num_failures} failed[/red]"] if num_failures else []
@@ -162,6 +164,7 @@ class _Lines:
         training: int,
         left: float | None,
         experiments: Mapping[str, tuple[int, float | None]],
+        touched: Sequence[str],
     ) -> None:
         now = time.monotonic()
         soon = now - self._last[0] < SECONDS_BETWEEN_LINES
@@ -173,5 +176,5 @@ class _Lines:
         said += [f"{duration(left)} left"] if left and num_done < self._num else []
         said += [f"{training} posteriors to train"] if training else []
         said += [f"{num_failures} failed"] if num_failures else []
-        said += [f"{name}: {num} to go" for name, (num, _) in experiments.items()][:3]
+        said += [f"{name}: {experiments[name][0]} to go" for name in touched[:3]]
         self._console.print(", ".join(said), markup=False, highlight=False)
