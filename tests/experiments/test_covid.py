@@ -45,8 +45,9 @@ def test_settings_of_known_dispersion_share_another_posterior():
 
 def test_without_data_one_sentence_says_so(monkeypatch):
     monkeypatch.delenv("MA_SBI_DATA", raising=False)
-    assert "MA_SBI_DATA" in EXPERIMENT.missing()
-    assert "\n" not in EXPERIMENT.missing()
+    said = EXPERIMENT.what_is_missing(EXPERIMENT.cells(Budget()))
+    assert "MA_SBI_DATA" in said
+    assert "\n" not in said
 
 
 @needs_data

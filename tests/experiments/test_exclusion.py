@@ -55,9 +55,8 @@ def test_data_that_are_not_at_hand_are_blank_with_a_reason(lines):
 
 def test_tasks_do_not_wait_for_data(monkeypatch):
     monkeypatch.delenv("MA_SBI_DATA", raising=False)
-    cells = EXPERIMENT.cells(Budget())
-    assert {cell.method for cell in cells} == {"true", "repeated"}
-    assert EXPERIMENT.missing() == ""
+    ready = [cell for cell in EXPERIMENT.cells(Budget()) if not EXPERIMENT.missing(cell)]
+    assert {cell.method for cell in ready} == {"true", "repeated"}
 
 
 def test_only_predicted_simulations_need_a_posterior(monkeypatch, tmp_path):
@@ -65,6 +64,7 @@ def test_only_predicted_simulations_need_a_posterior(monkeypatch, tmp_path):
     (tmp_path / COVID_FILE).touch()
     monkeypatch.setenv("MA_SBI_DATA", str(tmp_path))
     cells = [cell for cell in EXPERIMENT.cells(Budget()) if cell.method in STAND_INS]
+    cells = [cell for cell in cells if not EXPERIMENT.missing(cell)]
     assert [(cell.task, cell.method) for cell in cells] == [
         (COVID, one) for one in STAND_INS
     ]

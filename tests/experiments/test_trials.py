@@ -89,7 +89,8 @@ def test_shuffled_contexts_are_the_same_ones_in_another_order():
 
 def test_an_index_is_new_or_that_of_the_nearest_calibration_row():
     new, nearest = (
-        World.of(trial("i", form="ma_sbi_index", context=how)) for how in ("index", "nearest")
+        World.of(trial("i", form="ma_sbi_index", context=how))
+        for how in ("index", "nearest")
     )
     assert not set(new.test.context) & set(new.calibration.context)
     row = int(nearest.test.context[0].removeprefix("row "))

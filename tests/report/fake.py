@@ -101,7 +101,7 @@ class Lacking(Fake):
     name = "lacking"
     title = "Lacking"
 
-    def missing(self):
+    def missing(self, cell):
         return "Its data are not here."
 
 

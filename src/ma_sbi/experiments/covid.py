@@ -143,7 +143,7 @@ class Covid(Experiment):
         """Name the posterior of a window."""
         return (backbone_of(cell),)
 
-    def missing(self) -> str:
+    def missing(self, cell: Cell) -> str:
         """Say where the counts should be."""
         return missing_file(COVID_FILE)
 

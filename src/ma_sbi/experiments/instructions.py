@@ -126,7 +126,7 @@ class Instructions(Experiment):
         """Name the posterior of a subject under a regime."""
         return (backbone_of(cell),)
 
-    def missing(self) -> str:
+    def missing(self, cell: Cell) -> str:
         """Say where the response times should be."""
         return missing_file(RESPONSE_TIMES_FILE)
 

@@ -89,18 +89,23 @@ class Reproduction:
         return {
             one.name: reason
             for one in self.experiments
-            if (reason := one.missing())
-            and any(cell not in self.store for cell in one.cells(self.budget))
+            if (reason := one.what_is_missing(self._unfinished(one)))
         }
 
     def work(self) -> dict[str, list[Work]]:
         """List what is left to do, by experiment; work that several share is in each."""
-        missing = self.missing()
         return {
-            one.name: plan(one, one.cells(self.budget), self.store, self.out)
+            one.name: plan(
+                one,
+                [cell for cell in self._unfinished(one) if not one.missing(cell)],
+                self.store,
+                self.out,
+            )
             for one in self.experiments
-            if one.name not in missing
         }
+
+    def _unfinished(self, experiment: Experiment) -> list[Cell]:
+        return [c for c in experiment.cells(self.budget) if c not in self.store]
 
     def run(
         self,

@@ -21,7 +21,7 @@ TASK, BACKBONE = "slcp", "maf"
 FORMS = ("rope_paper_ot_only", "rope_paper")
 NUM_SIMULATIONS = (200, 500, 1000, 2000, 5000)
 NUM_OBSERVATIONS = (12, 50, 200, 500, 2000)
-# As its authors run it, with 2000 unlabelled observations, gamma = 0.5 and an embedding net.
+# As its authors run it: 2000 unlabelled observations, gamma = 0.5, an embedding net.
 AUTHORS_FORMS = ("rope_ot_only", "rope")
 USUAL_GAMMA = 0.5
 GAMMAS = (0.02, 0.1, USUAL_GAMMA)
@@ -53,7 +53,7 @@ class RoPESweeps(TrialExperiment):
     note = (
         "SLCP, MAF, one seed. N_s: simulations in the transport, with twelve observations. "
         "N_o: observations in the transport, with 2000 simulations; those beyond the "
-        "twelve are unlabelled. `rope_paper_ot_only` leaves out step 2. Below them what the "
+        "twelve are unlabelled. `rope_paper_ot_only` leaves out step 2. Below: what the "
         "paper has not: gamma with 2000 unlabelled observations, and RoPE's own setting, a "
         "flow with an embedding net."
     )

