@@ -28,11 +28,12 @@ METHODS = {
         "rope_paper_ot_only",
         "rope_paper",
         "ma_sbi_paper",
-        "ma_sbi",
         "oracle",
     ),
-    "ddpm": ("npe", "rope_emd", "ma_sbi_paper", "ma_sbi", "oracle"),
+    "ddpm": ("npe", "rope_emd", "ma_sbi_paper", "oracle"),
 }
+# The closed form finds these shifts exactly, so that it is the oracle in every seed.
+ONCE = ("ma_sbi", *EXTRA_ROWS)
 # Medians over seeds of the flow, means of the diffusion model, with the median gap closed.
 PAPER = {
     ("maf", "npe"): (0.758, None),
@@ -71,10 +72,10 @@ class HideCalibration(TrialExperiment):
     place = "the ten-seed tables on flow and diffusion model, and the violins"
     note = (
         "The same observations for every seed; the posterior, the calibration set and the "
-        f"noise differ. The remark has the median and the quartiles over seeds, and the "
+        "noise differ. The remark has the median and the quartiles over seeds, and the "
         f"p-value of the equivalence with the oracle within {MARGIN} (two one-sided paired "
-        "tests). The paper's raw values are medians for the flow and means for the "
-        "diffusion model; ours are means."
+        "tests). Rows without a median have the first seed only. The paper's raw values are "
+        "medians for the flow and means for the diffusion model; ours are means."
     )
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
@@ -83,12 +84,13 @@ class HideCalibration(TrialExperiment):
             self.method_cell(budget, TASK, backbone, method, seed)
             for backbone, methods in METHODS.items()
             for seed in budget.num_seeds(10, at_least=2)
-            for method in (*methods, *EXTRA_ROWS)
+            for method in (*methods, *ONCE)
+            if seed == 0 or method not in ONCE
         ]
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
         """Put the means beside the paper's, with medians and the equivalence test."""
-        order = ("prior", *METHODS["maf"][:-1], *EXTRA_ROWS[1:3], "oracle", "exact")
+        order = ("prior", *METHODS["maf"][:-1], *ONCE[:1], *EXTRA_ROWS[1:3], "oracle")
         lines = trial_lines(
             rows, "SLCP, 500 calibration rows", published=published, order=order
         )
@@ -130,6 +132,8 @@ def _per_seed(rows: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
 def _note(line: Line, seeds: Mapping[tuple[str, str], pd.Series]) -> str:
     place = str(line.labels["backbone"]), str(line.labels["method"])
     values, oracle = seeds[place], seeds.get((place[0], "oracle"))
+    if len(values) < 2:
+        return ""
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
     said = f"median {median:.3f} [{low:.3f}, {high:.3f}]"
     if oracle is None or place[1] == "oracle":

@@ -18,7 +18,7 @@ from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["CorrectorNetwork", "NNPEScale", "SinkhornEpsilon"]
 
-TASK, BACKBONE = "slcp", "ddpm"
+TASK = "slcp"
 
 
 class OptionSweep(TrialExperiment):
@@ -26,11 +26,13 @@ class OptionSweep(TrialExperiment):
 
     Attributes:
         varied: Names of the options, which head columns of the table.
-        default: Method whose own setting stands beside the sweep.
+        default: Methods whose own settings stand beside the sweep.
+        backbone: Kind of posterior.
     """
 
     varied: ClassVar[tuple[str, ...]]
     default: ClassVar[tuple[str, ...]]
+    backbone: ClassVar[str] = "maf"
 
     @abstractmethod
     def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -45,10 +47,10 @@ class OptionSweep(TrialExperiment):
         fixed = ("npe", *self.default, *EXTRA_ROWS, "oracle")
         cells = []
         for seed in budget.num_seeds():
-            cells += [self.method_cell(budget, TASK, BACKBONE, m, seed) for m in fixed]
+            cells += [self.method_cell(budget, TASK, self.backbone, m, seed) for m in fixed]
             points = list(self.points())
             cells += [
-                self.trial(budget, TASK, BACKBONE, method, seed=seed, options=options)
+                self.trial(budget, TASK, self.backbone, method, seed=seed, options=options)
                 for method, options in (points[:2] if budget.quick else points)
             ]
         return cells
@@ -100,7 +102,7 @@ class CorrectorNetwork(OptionSweep):
     title = "Width and weight decay of the corrector"
     place = "the appendix on the corrector: robust to weight decay up to 1e-4"
     note = (
-        "SLCP, diffusion model. The paper uses 128 hidden units (256 in its main text) "
+        "SLCP, MAF. The paper uses 128 hidden units (256 in its main text) "
         "without weight decay; 30 epochs. `ma_sbi` is the closed form."
     )
     varied = ("hidden", "weight_decay")
@@ -121,7 +123,7 @@ class SinkhornEpsilon(OptionSweep):
     title = "Sinkhorn's epsilon"
     place = "the sweep that the appendix on compute mentions, without figures"
     note = (
-        "SLCP, diffusion model. `rope_sinkhorn` without an epsilon chooses it on held-out "
+        "SLCP, MAF. `rope_sinkhorn` without an epsilon chooses it on held-out "
         "calibration rows."
     )
     varied = ("epsilon",)
@@ -144,6 +146,7 @@ class NNPEScale(OptionSweep):
         "`nnpe_matched` has the norm of the departure, `nnpe` is Ward's spike and slab."
     )
     varied = ("scale",)
+    backbone = "ddpm"
     default = ("nnpe_isotropic", "nnpe_matched", "nnpe")
 
     def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
