@@ -113,6 +113,8 @@ class Channels(Experiment):
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw the gap closed against I / log K, one panel for each K."""
+        if not len(rows):
+            return {}
         curves = _curves(rows)
         numbers = list(dict.fromkeys(number for number, _ in curves))
         figure = Figure(figsize=(3 * max(len(numbers), 1), 3.2), layout="constrained")

@@ -74,7 +74,7 @@ class HideCalibration(TrialExperiment):
         "The same observations for every seed; the posterior, the calibration set and the "
         "noise differ. The remark has the median and the quartiles over seeds, and the "
         f"p-value of the equivalence with the oracle within {MARGIN} (two one-sided paired "
-        "tests). Rows without a median have the first seed only. The paper's raw values are "
+        "tests). Rows without a median have one seed. The paper's raw values are "
         "medians for the flow and means for the diffusion model; ours are means."
     )
 

@@ -128,6 +128,8 @@ class Sharpness(Experiment):
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw the ratio against the coupling, one curve for each law."""
+        if not len(rows):
+            return {}
         figure = Figure(figsize=(6, 3.8), layout="constrained")
         axis = figure.subplots()
         for law, (rhos, found) in _by_law(rows).items():
