@@ -44,6 +44,11 @@ def test_regimes_are_averaged_before_observations_are_compared():
     np.testing.assert_allclose(found, [2, 6, 10])
 
 
+def test_a_single_observation_has_a_single_value():
+    found = per_observation(pd.Series(row("npe", [1, 3, 5, 7], observation=0)))
+    np.testing.assert_allclose(found, [4])
+
+
 def test_a_share_is_computed_between_the_ends(rows):
     lines = {line.labels["method"]: line for line in trial_lines(rows, "t")}
     assert lines["half"].closed.value == pytest.approx(50)

@@ -115,6 +115,8 @@ def per_observation(row: pd.Series) -> np.ndarray:
     """Average the values of a row over the regimes of each observation."""
     values = row["values"]
     observations = row["settings"].get("observations", len(values))
+    if pd.notna(row["observation"]):
+        observations = 1
     return values.reshape(observations, -1).mean(axis=1)
 
 
