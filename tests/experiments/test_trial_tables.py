@@ -39,9 +39,16 @@ def rows():
     return pd.DataFrame(made)
 
 
-def test_regimes_are_averaged_before_observations_are_compared():
-    found = per_observation(pd.Series(row("npe", [1, 3, 5, 7, 9, 11])))
-    np.testing.assert_allclose(found, [2, 6, 10])
+def test_a_trial_of_all_cases_is_compared_on_those_that_others_have():
+    all_cases = row("npe", np.arange(12))  # three observations in four regimes
+    np.testing.assert_array_equal(per_observation(pd.Series(all_cases)), [0, 5, 10])
+    some = row("npe", [0, 5, 10], settings={"observations": 3, "cases": "some"})
+    np.testing.assert_array_equal(per_observation(pd.Series(some)), [0, 5, 10])
+
+
+def test_half_of_the_rows_are_compared_where_means_are_judged():
+    rows = row("npe", np.arange(6), settings={"rows": 6})
+    np.testing.assert_array_equal(per_observation(pd.Series(rows)), [0, 1, 2])
 
 
 def test_a_single_observation_has_a_single_value():

@@ -1,5 +1,7 @@
 """Trials: what a cell decides, and what it does not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -43,23 +45,49 @@ def test_no_test_row_is_among_what_the_posterior_is_trained_on():
         assert torch.cdist(test.theta, trained_on.theta).min() > 1e-4
 
 
-def test_every_observation_is_seen_in_every_regime():
-    world = World.of(trial("npe"))
+def all_cases(method, **known):
+    return replace(
+        trial(method, **known),
+        settings={k: v for k, v in trial(method, **known).settings.items() if k != "cases"},
+    )
+
+
+def test_every_observation_is_seen_in_every_regime_where_all_cases_are_tested():
+    world = World.of(all_cases("npe"))
     num_regimes = len(world.task.regimes)
-    assert world.test.regime.tolist() == list(range(num_regimes)) * 2
-    by_observation = world.test.x_sim.unflatten(0, (2, num_regimes))
+    assert world.test.regime.tolist() == list(range(num_regimes)) * 4
+    by_observation = world.test.x_sim.unflatten(0, (4, num_regimes))
     assert torch.equal(by_observation[:, 0], by_observation[:, 1])
     assert torch.equal(
         world.test.x_obs, world.task.depart(world.test.x_sim, world.test.regime)
     )
 
 
+def test_some_cases_are_each_observation_in_one_regime_in_turn():
+    every, some = World.of(all_cases("npe")), World.of(trial("npe"))
+    picked = torch.tensor([0, 5, 10, 15])
+    assert some.test.regime.tolist() == [0, 1, 2, 3]
+    assert torch.equal(some.test.x_obs, every.test.x_obs[picked])
+    assert torch.equal(some.reference, every.reference[:, picked])
+    assert [every.test.context[row] for row in picked] == some.test.context
+
+
+def test_some_rows_are_the_first_half():
+    every = World.of(all_cases("npe", task="ddm"))
+    some = World.of(trial("npe", task="ddm"))
+    assert len(every.test.theta) == 2 * len(some.test.theta) == 20
+    assert torch.equal(some.test.x_obs, every.test.x_obs[:10])
+
+
 def test_one_observation_and_one_regime_are_picked_from_all():
-    every = World.of(trial("npe"))
+    every = World.of(all_cases("npe"))
     one = World.of(trial("npe", observation=1, regime=2))
     row = len(every.task.regimes) + 2
     assert torch.equal(one.test.x_obs, every.test.x_obs[[row]])
     assert torch.equal(one.reference, every.reference[:, [row]])
+    regime = World.of(trial("npe", regime=2))
+    assert torch.equal(regime.test.x_obs, every.test.x_obs[2::4])
+    assert torch.equal(regime.reference, every.reference[:, 2::4])
 
 
 def test_a_regime_that_is_left_out_is_in_no_calibration_row():
@@ -76,7 +104,7 @@ def test_a_context_is_right_as_often_as_it_is_said_to_be():
     right = np.mean(np.array(said) == world.calibration.regime.numpy())
     expected = 0.25 + 0.75 / 4
     assert abs(right - expected) < 4 * (expected * (1 - expected) / 4000) ** 0.5
-    assert torch.allclose(world.regime_weights.sum(dim=1), torch.ones(8))
+    assert torch.allclose(world.regime_weights.sum(dim=1), torch.ones(4))
     assert world.regime_weights.max().item() == pytest.approx(expected)
 
 

@@ -41,7 +41,7 @@ class Budget:
     def sizes(self) -> dict[str, int]:
         """Sample counts of a trial, as its cell's settings hold them."""
         if self.quick:
-            return {"observations": 2, "rows": 20, "draws": 200}
+            return {"observations": 4, "rows": 20, "draws": 200}
         return {"observations": 12, "rows": 120, "draws": 500}
 
     @property

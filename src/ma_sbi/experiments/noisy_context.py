@@ -20,7 +20,7 @@ __all__ = ["NoisyContext"]
 TASK, BACKBONE = "slcp", "ddpm"
 RELIABILITIES = (0.0, 0.25, 0.5, 0.75, 1.0)
 READING = ("ma_sbi_paper", "ma_sbi", "exact")
-NUM_SEEDS = 2
+NUM_SEEDS = 4
 # At pure noise, and at the dip that the paper reports; it prints no other figures.
 PAPER = {("ma_sbi_paper", 0.0): 5.2, ("ma_sbi_paper", 0.25): -36.0}
 

@@ -13,7 +13,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import Published, trial_lines
+from ma_sbi.experiments.trial_tables import Published, per_observation, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["CorrectorNetwork", "NNPEScale", "SinkhornEpsilon"]
@@ -73,7 +73,11 @@ class OptionSweep(TrialExperiment):
         panels = {}
         for name in self.varied:
             points = [
-                (row["method"], row["settings"]["options"][name], row["value"])
+                (
+                    row["method"],
+                    row["settings"]["options"][name],
+                    per_observation(row).mean(),
+                )
                 for _, row in rows.iterrows()
                 if isinstance(row["settings"]["options"].get(name), (int, float))
                 and row["settings"]["options"][name] > 0

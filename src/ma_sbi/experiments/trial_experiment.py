@@ -112,9 +112,18 @@ class TrialExperiment(Experiment):
                 ``reliability`` of the context, ``left_out`` (a regime that calibration
                 never visits), ``unlabelled`` (how many rows), ``together`` (rows sampled
                 at once), ``most_simulations``, ``keep_draws`` (draws that are kept).
+
+        A trial has ``cases="some"``: each observation in one regime, in turn, or the first
+        half of the rows. Those whose fit takes far longer than their test have all cases;
+        tables compare what both have.
         """
-        sizes = budget.sizes
+        sizes: dict[str, Any] = budget.sizes
         sizes.pop("observations" if task in BY_MEAN else "rows")
+        all_cases = not budget.quick and (form or method) in SLOW
+        if not all_cases and regime is None and observation is None:
+            sizes["cases"] = "some"
+            if task in BY_MEAN:
+                sizes["draws"] = 200  # enough for a mean
         if (form or method) == "ma_sbi_shuffled":
             settings = {"context": "shuffled"} | settings
         return Cell(

@@ -1,8 +1,7 @@
 """Lines of a table of trials: raw metric, share of the gap closed, log score.
 
 NPE and the oracle of the same world are the two ends of the gap. Intervals are over
-observations (whose regimes are averaged first, since they are not independent), or over
-seeds where there are several.
+observations, each of which counts once, or over seeds where there are several.
 """
 
 from __future__ import annotations
@@ -112,12 +111,21 @@ def curve(rows: pd.DataFrame, column: str) -> dict[float, float]:
 
 
 def per_observation(row: pd.Series) -> np.ndarray:
-    """Average the values of a row over the regimes of each observation."""
-    values = row["values"]
-    observations = row["settings"].get("observations", len(values))
+    """Return one value per independent case: those that every trial of a table has.
+
+    That is each observation in one regime, in turn, or the first half of the rows; the
+    mean over the regimes where a single observation or regime was tested.
+    """
+    values, settings = row["values"], row["settings"]
+    if settings.get("cases") == "some" or pd.notna(row["regime"]):
+        return values
     if pd.notna(row["observation"]):
-        observations = 1
-    return values.reshape(observations, -1).mean(axis=1)
+        return values.mean(keepdims=True)
+    if "observations" not in settings:
+        return values[: len(values) // 2]
+    by_regime = values.reshape(settings["observations"], -1)
+    turn = np.arange(len(by_regime))
+    return by_regime[turn, turn % by_regime.shape[1]]
 
 
 def _matrix(part: pd.DataFrame) -> np.ndarray:

@@ -159,7 +159,7 @@ class World:
         )
         reference = None
         if cell.task not in BY_MEAN:
-            reference = _reference(task, test, cell)
+            reference = _reference(test, cell)
         return cls(task, calibration, test, reference, weights)
 
 
@@ -176,10 +176,21 @@ def _test_rows(task: Task, cell: Cell) -> Draws:
         x_sim = once.x_sim[rows]
         context = task.contexts(regime, seed=derive(cell.seed, "test contexts"))
         test = Draws(once.theta[rows], x_sim, task.depart(x_sim, regime), regime, context)
+    return _select(test, _cases(test, cell))
+
+
+def _cases(test: Draws, cell: Cell) -> Tensor:
+    """Choose test rows: all, those of one observation or regime, or some."""
+    rows = torch.arange(len(test.regime))
+    num_observations = cell.settings.get("observations", len(rows))
+    observation = rows // (len(rows) // num_observations)
+    if cell.settings.get("cases") == "some":
+        if cell.task in BY_MEAN:
+            return rows[: len(rows) // 2]
+        return rows[test.regime == observation % (int(test.regime.max()) + 1)]
     if cell.observation is not None:
-        first = cell.observation * len(task.regimes)
-        test = _select(test, torch.arange(first, first + len(task.regimes)))
-    return test if cell.regime is None else _select(test, test.regime == cell.regime)
+        rows = rows[observation == cell.observation]
+    return rows if cell.regime is None else rows[test.regime[rows] == cell.regime]
 
 
 def _calibration_rows(task: Task, cell: Cell) -> Draws:
@@ -241,15 +252,14 @@ def _regime_weights(task: Task, test: Draws, reliability: float) -> Tensor:
     return reliability * certain + (1 - reliability) * even
 
 
-def _reference(task: Task, test: Draws, cell: Cell) -> Tensor:
+def _reference(test: Draws, cell: Cell) -> Tensor:
     """Draw the exact answers, once for each observation."""
     options = tuple(sorted(cell.settings["task"].items()))
     sizes = cell.settings["observations"], cell.settings["draws"]
     once = _reference_once(cell.task, options, *sizes)
     if cell.observation is not None:
         once = once[:, [cell.observation]]
-    num_regimes = 1 if cell.regime is not None else len(task.regimes)
-    return once.repeat_interleave(num_regimes, dim=1)
+    return once.repeat_interleave(len(test.regime) // once.shape[1], dim=1)
 
 
 @lru_cache(maxsize=8)
