@@ -250,7 +250,21 @@ def test_what_fails_stops_nothing_else_and_is_listed(experiments):
 def test_an_experiment_that_lacks_something_is_skipped_with_the_reason(experiments):
     result = _reproduce("lacking", "fake", "--seeds", "2")
     assert result.exit_code == 0, result.output
-    assert "lacking is skipped: Its data are not here." in result.stderr
+    assert "Cells of lacking are skipped: Its data are not here." in result.stderr
+
+
+def test_a_scheduler_that_goes_away_is_told_in_a_sentence(experiments, monkeypatch):
+    from ma_sbi.experiments.reproducing import Reproduction
+
+    def gone(*_, **__):
+        raise ValueError("the scheduler at tcp://there:1 is gone")
+
+    monkeypatch.setattr(Reproduction, "check", lambda *_: 1)
+    monkeypatch.setattr(Reproduction, "run", gone)
+    result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://there:1"])
+    assert result.exit_code == 1
+    assert "ma-sbi reproduce: the scheduler at tcp://there:1 is gone" in result.stderr
+    assert "The same command goes on from there" in result.stderr
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(experiments, monkeypatch):

@@ -2,12 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from ma_sbi.experiments import Budget, Store, get_experiment
-from ma_sbi.experiments.cell import Cell
+from ma_sbi.experiments.cell import Cell, Measurement
 from ma_sbi.experiments.registry import EXPERIMENTS
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
+from ma_sbi.experiments.trials import World
+from ma_sbi.report.tables import make_tables
+from ma_sbi.tasks import get_task
 
 BUDGETS = [Budget(), Budget(quick=True)]
 # What issue and paper name; a new experiment is added here, too.
@@ -108,3 +112,52 @@ def test_tables_of_methods_have_the_four_extra_rows(experiment):
         pytest.skip("one observation, or seconds")
     found = {cell.method for cell in experiment.cells(Budget())}
     assert found >= set(EXTRA_ROWS)
+
+
+trials = pytest.mark.parametrize(
+    "experiment",
+    [
+        one
+        for one in EXPERIMENTS.values()
+        if isinstance(one, TrialExperiment) and one.name != "compute"
+    ],
+    ids=lambda one: one.name,
+)
+
+
+@trials
+def test_an_exact_answer_is_asked_only_of_tasks_that_have_one(experiment):
+    asked = {c.task for c in experiment.cells(Budget()) if c.method == "exact"}
+    assert all(get_task(task).has_evidence for task in asked)
+
+
+@trials
+def test_every_trial_has_a_line_and_every_share_its_ends(experiment, tmp_path):
+    """Whatever the numbers are: made up here, as many as a trial has cases."""
+    rng, store = np.random.default_rng(0), Store(tmp_path)
+    cells = [c for c in experiment.cells(Budget()) if c.experiment == "trial"]
+    for cell in cells:
+        level = {"npe": 0.9, "oracle": 0.6}.get(cell.method, 0.7)
+        values = tuple(level + 0.01 * rng.random(num_cases(cell)))
+        metric = "mse" if "rows" in cell.settings else "c2st"
+        store.write(cell, [Measurement(metric, values)], 1.0)
+    lines = experiment.lines(store.rows(cells))
+    shown = [row for table in make_tables(lines) for row in table.rows]
+    assert not [entry for row in shown for entry in row if entry.text in ("nan", "<NA>")]
+    assert {line.labels["method"] for line in lines if "method" in line.labels} == {
+        cell.method for cell in cells
+    }
+    if "oracle" in {cell.method for cell in cells} and experiment.name != "posteriors":
+        methods = [one for one in lines if one.labels.get("method") == "ma_sbi_marginal"]
+        assert methods
+        assert all(60 < one.closed.value < 73 for one in methods)
+
+
+NUM_CASES = {}  # a world takes a while, and many trials share one
+
+
+def num_cases(cell):
+    of = (cell.task, cell.observation, cell.regime, cell.settings.get("cases"))
+    if of not in NUM_CASES:
+        NUM_CASES[of] = len(World.of(cell).test.theta)
+    return NUM_CASES[of]

@@ -30,7 +30,7 @@ def test_cells_that_experiments_share_count_once(tmp_path):
     num = len(Fake().cells(Budget()))
     found = report.provenance
     assert (found.num_finished, found.num_cells) == (num, num)
-    assert found.cpu_seconds == 2.0 * num
+    assert found.seconds == 2.0 * num
     assert found.sample_counts == {
         "seeds": (3,),
         "calibration rows": (5,),

@@ -48,6 +48,12 @@ def test_columns_that_are_empty_in_the_whole_table_are_dropped():
     assert [entry.text for entry in table.rows[0]] == ["1", "", "", "0.500", "", ""]
 
 
+def test_a_label_that_does_not_apply_is_blank():
+    lines = [Line("t", {"n": n}, raw=Compared(0.5)) for n in (2.0, math.nan)]
+    (table,) = make_tables(lines)
+    assert [row[0].text for row in table.rows] == ["2", ""]
+
+
 def test_a_share_that_is_blank_says_why_and_sorts_last():
     line = Line("t", {}, closed=Compared(math.nan, paper=9, digits=0, reason="noise"))
     (table,) = make_tables([line])

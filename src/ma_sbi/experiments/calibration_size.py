@@ -98,16 +98,13 @@ class CalibrationSize(TrialExperiment):
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List all sizes on all tasks; rows that learn nothing stand at 500."""
         return [
-            self.method_cell(
-                budget, task, "ddpm", method, seed, **({"num_calibration": size})
-            )
+            self.method_cell(budget, task, "ddpm", method, seed, num_calibration=size)
             for seed in budget.num_seeds()
             for task in TASKS
             for size in SIZES[: 2 if budget.quick else None]
             for method in ("npe", *METHODS, *EXTRA_ROWS, "oracle")
-            if size == 500
-            or (method in METHODS and task in ONLY_ON.get(method, TASKS))
-            and not (method == "exact" and task == "ddm")
+            if size == 500 or (method in METHODS and task in ONLY_ON.get(method, TASKS))
+            if not (method == "exact" and task == "ddm")
         ]
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:

@@ -267,14 +267,14 @@ def _grid(row: pd.Series) -> np.ndarray:
 
 
 def _large_only(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep the values of large intensities."""
+    """Average the values of large intensities, observation by observation."""
 
-    def kept(row: pd.Series) -> np.ndarray:
+    def mean(row: pd.Series) -> np.ndarray:
         by_observation = row["values"].reshape(row["settings"]["observations"], -1)
-        return by_observation[:, _grid(row) >= SMALLEST_Z].flatten()
+        return by_observation[:, _grid(row) >= SMALLEST_Z].mean(axis=1)
 
     rows = rows[rows["metric"].isin(("c2st", "log_score"))]
-    values = pd.Series([kept(row) for _, row in rows.iterrows()], rows.index, dtype=object)
+    values = pd.Series([mean(row) for _, row in rows.iterrows()], rows.index, dtype=object)
     return rows.assign(values=values)
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell, Measurement
-from ma_sbi.experiments.comparing import Compared, Line
+from ma_sbi.experiments.comparing import Compared, Line, exactly
 from ma_sbi.experiments.laboratory import Laboratory
 from ma_sbi.experiments.main_results import TASKS
 from ma_sbi.experiments.trial_experiment import TrialExperiment
@@ -122,9 +122,7 @@ class ThreeWayDecomposition(TrialExperiment):
                 Line(
                     "Gaussian linear, exact posterior mean",
                     {"context": row["context"], "method": row["method"]},
-                    closed=Compared(
-                        share,
-                        share,
+                    closed=exactly(
                         share,
                         paper=paper[list(PARTS).index(row["method"])],
                         better="higher",

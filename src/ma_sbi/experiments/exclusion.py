@@ -28,6 +28,7 @@ from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.laboratory import Laboratory
 from ma_sbi.experiments.real_worlds import (
     COVID_FILE,
+    EVANS_HAWKINS_FOLDER,
     NUM_TRIALS,
     RESPONSE_TIMES_FILE,
     as_setting,
@@ -67,7 +68,7 @@ RESPONSE_TIMES = {
 FILES = {
     COVID: COVID_FILE,
     **dict.fromkeys(RESPONSE_TIMES, RESPONSE_TIMES_FILE),
-    EVANS_HAWKINS: "rt/evans_hawkins",
+    EVANS_HAWKINS: EVANS_HAWKINS_FOLDER,
 }
 """What has to be at hand for real data, by label."""
 
@@ -291,11 +292,13 @@ def _shares(label: str, stand_in: str, part: pd.DataFrame) -> list[Line]:
     """Make a line for each variable, averaged over seeds."""
     found = part.groupby("metric")["value"].mean()
     num_seeds = part["seed"].nunique()
+    # Real observations are the same for every seed.
+    num_draws = num_seeds if label in TASKS else 1
     lines = []
     for i, (name, variable) in enumerate(VARIABLES.items()):
         paper, digits = PAPER.get(label, ((None, 3),) * 3)[i] if i < 3 else (None, 3)
         value = float(found[f"r2_{name}"])
-        half = 1.96 * float(found[f"error_{name}"]) / math.sqrt(num_seeds)
+        half = 1.96 * float(found[f"error_{name}"]) / math.sqrt(num_draws)
         lines.append(
             Line(
                 TABLE,

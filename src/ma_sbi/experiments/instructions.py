@@ -15,7 +15,6 @@ from scipy import stats
 
 from ma_sbi.context import as_codes
 from ma_sbi.datasets import load_evans_hawkins, load_response_times
-from ma_sbi.datasets.source import tidy_folder
 from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
 from ma_sbi.experiments.comparing import Compared, Line
@@ -32,6 +31,7 @@ from ma_sbi.experiments.real_parts import (
     with_interval,
 )
 from ma_sbi.experiments.real_worlds import (
+    EVANS_HAWKINS_FOLDER,
     NUM_TRIALS,
     RESPONSE_TIMES_FILE,
     as_setting,
@@ -104,12 +104,11 @@ class Instructions(Experiment):
     )
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
-        """List every method on all data that are at hand."""
+        """List every method on all data."""
         return [
             self._cell(budget, data, method, seed)
             for seed in budget.num_seeds()
             for data in DATA
-            if data != EVANS_HAWKINS or _has_evans_hawkins()
             for method in (*METHODS, PREFLIGHT)
         ]
 
@@ -128,7 +127,8 @@ class Instructions(Experiment):
 
     def missing(self, cell: Cell) -> str:
         """Say where the response times should be."""
-        return missing_file(RESPONSE_TIMES_FILE)
+        own = cell.task == EVANS_HAWKINS
+        return missing_file(EVANS_HAWKINS_FOLDER if own else RESPONSE_TIMES_FILE)
 
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
         """Score a method on every case, or look at the residuals."""
@@ -206,14 +206,6 @@ class Instructions(Experiment):
 
 
 NOT_AT_HAND = "the data live on OSF only and are not at hand"
-
-
-def _has_evans_hawkins() -> bool:
-    try:
-        folder = tidy_folder()
-    except FileNotFoundError:
-        return False
-    return folder is not None and (folder / "rt" / EVANS_HAWKINS).is_dir()
 
 
 @lru_cache(maxsize=2)

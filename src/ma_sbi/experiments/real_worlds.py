@@ -15,6 +15,7 @@ from ma_sbi.experiments.cell import Backbone, Cell
 
 __all__ = [
     "COVID_FILE",
+    "EVANS_HAWKINS_FOLDER",
     "KNOWN_DISPERSION",
     "NUM_TRIALS",
     "RESPONSE_TIMES_FILE",
@@ -27,6 +28,7 @@ __all__ = [
 
 COVID_FILE = "covid/daily.csv.gz"
 RESPONSE_TIMES_FILE = "rt/rt_trials.csv.gz"
+EVANS_HAWKINS_FOLDER = "rt/evans_hawkins"
 
 KNOWN_DISPERSION = 10.0
 """Dispersion of daily counts where the simulator is told it."""

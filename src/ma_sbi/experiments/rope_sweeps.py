@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -120,8 +121,8 @@ class RoPESweeps(TrialExperiment):
         embedded = rows[rows["backbone"] == "embedded"]
         rows = _labelled(rows[rows["backbone"] == BACKBONE])
         lines = []
+        fixed = ~rows["method"].isin([*FORMS, *AUTHORS_FORMS])
         for sweep, title in (("N_s", "N_s, at N_o = 12"), ("N_o", "N_o, at N_s = 2000")):
-            fixed = ~rows["method"].isin([*FORMS, *AUTHORS_FORMS])
             part = rows[rows[sweep].notna() | fixed]
 
             def published(row: pd.Series, sweep: str = sweep) -> Published:
@@ -132,9 +133,8 @@ class RoPESweeps(TrialExperiment):
             lines += trial_lines(part, title, by=[sweep], published=published)
         gamma = [one["options"].get("gamma", USUAL_GAMMA) for one in rows["settings"]]
         swept = rows.assign(gamma=gamma)[rows["method"].isin(AUTHORS_FORMS)]
-        ends = rows[rows["method"].isin(["npe", "oracle"])]
         title = "gamma, with 2000 unlabelled observations"
-        lines += trial_lines(pd.concat([swept, ends]), title, by=["gamma"])
+        lines += trial_lines(pd.concat([swept, rows[fixed]]), title, by=["gamma"])
         return lines + trial_lines(embedded, "A flow with an embedding net", by=["task"])
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
@@ -171,6 +171,6 @@ def _labelled(rows: pd.DataFrame) -> pd.DataFrame:
         num_simulations.append(simulations if swept and observations == 12 else None)
         num_observations.append(observations if simulations == 2000 else None)
     return rows.assign(
-        N_s=pd.array(num_simulations, dtype="Int64"),
-        N_o=pd.array(num_observations, dtype="Int64"),
+        N_s=np.array(num_simulations, dtype=float),
+        N_o=np.array(num_observations, dtype=float),
     )

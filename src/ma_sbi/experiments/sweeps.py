@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -13,7 +14,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import Published, per_observation, trial_lines
+from ma_sbi.experiments.trial_tables import per_observation, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["CorrectorNetwork", "NNPEScale", "SinkhornEpsilon"]
@@ -38,10 +39,6 @@ class OptionSweep(TrialExperiment):
     def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield a method and its options for every point of the sweep."""
 
-    def published(self, row: pd.Series) -> Published:
-        """Find what the paper prints of a point; nothing here."""
-        return Published()
-
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List the sweep, and the rows that it is compared with."""
         fixed = ("npe", *self.default, *EXTRA_ROWS, "oracle")
@@ -63,31 +60,25 @@ class OptionSweep(TrialExperiment):
         }
         rows = rows.assign(**columns)
         order = ("prior", "npe", *self.default)
-        return trial_lines(
-            rows, "SLCP", by=self.varied, published=self.published, order=order
-        )
+        return trial_lines(rows, "SLCP", by=self.varied, order=order)
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw C2ST against the option that was varied."""
         rows = rows[rows["metric"] == "c2st"]
-        panels = {}
-        for name in self.varied:
-            points = [
-                (
-                    row["method"],
-                    row["settings"]["options"][name],
-                    per_observation(row).mean(),
-                )
-                for _, row in rows.iterrows()
-                if isinstance(row["settings"]["options"].get(name), (int, float))
-                and row["settings"]["options"][name] > 0
-            ]
-            curves: dict[str, dict[float, float]] = {}
-            for method, option, value in points:
-                curves.setdefault(method, {})[option] = value
-            curves = {method: one for method, one in curves.items() if len(one) > 1}
-            if curves:
-                panels[name] = curves
+        found: dict[str, dict[str, dict[float, list[float]]]] = {}
+        for _, row in rows.iterrows():
+            options = row["settings"]["options"]
+            # A point belongs to the last option that it has; those before it are held.
+            for name in [one for one in self.varied if one in options][-1:]:
+                curve = found.setdefault(name, {}).setdefault(row["method"], {})
+                curve.setdefault(options[name], []).append(per_observation(row).mean())
+        panels = {
+            name: {
+                method: {at: float(np.mean(values)) for at, values in curve.items()}
+                for method, curve in curves.items()
+            }
+            for name, curves in found.items()
+        }
         fixed = rows[rows["method"].isin(["npe", "oracle"])]
         levels = {str(m): part["value"].mean() for m, part in fixed.groupby("method")}
         if not panels:
@@ -134,7 +125,7 @@ class SinkhornEpsilon(OptionSweep):
     default = ("rope_sinkhorn",)
 
     def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the paper's eight values, or as many."""
+        """Yield six values; the paper does not give its own."""
         for epsilon in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0):
             yield "rope_sinkhorn", {"epsilon": epsilon}
 

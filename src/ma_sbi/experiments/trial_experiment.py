@@ -175,7 +175,7 @@ class TrialExperiment(Experiment):
         return "MiniLM is not installed: pip install 'ma-sbi[text]'"
 
     def cost(self, cell: Cell) -> float:
-        """Guess from the method, and from the number of draws of a diffusion model."""
+        """Guess from the method; from the backbone, if it is not among the slowest."""
         usual = 40.0 if cell.backbone == "ddpm" else 15.0
         return SLOW.get(cell.settings["form"], usual)
 

@@ -53,7 +53,7 @@ NUM_UNLABELLED = 2000
 RECIPE = "fast"
 BY_MEAN = ("sir_delay", "ddm")
 """Tasks that are judged by the posterior mean, as in the paper; others by C2ST."""
-# Most network passes of a diffusion model that a log score may take.
+# Most densities of a diffusion model that a log score may take, each an integral.
 MOST_DENSITIES = 4_000
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     "hash": HashEncoder,

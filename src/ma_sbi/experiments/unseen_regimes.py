@@ -48,7 +48,7 @@ class UnseenRegimes(TrialExperiment):
         ]
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Average over the regimes left out, and show each."""
+        """Show each regime that was left out."""
         rows = rows.assign(left_out=rows["regime"])
         return trial_lines(
             rows,

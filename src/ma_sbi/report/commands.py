@@ -148,7 +148,7 @@ def reproduce(
     """Run what is left, print ours beside the paper's, and return the exit code."""
     aside = wide_console(stderr=True)
     for name, reason in reproduction.missing().items():
-        _say(aside, f"{name} is skipped: {reason}")
+        _say(aside, f"Cells of {name} are skipped: {reason}")
     workers = num_workers or usable_cores()
     work = reproduction.work()
     estimate = Estimate(None if scheduler else workers)
@@ -166,6 +166,12 @@ def reproduce(
         except KeyboardInterrupt:
             _say(aside, _how_to_go_on(reproduction))
             return INTERRUPTED
+        except ValueError as error:
+            if scheduler is None:
+                raise
+            _say(aside, f"ma-sbi reproduce: {error}")
+            _say(aside, _how_to_go_on(reproduction))
+            return 1
     report = gather(reproduction.experiments, reproduction.budget, reproduction.store)
     if as_json:
         told = [{"cell": str(one.item), "reason": one.reason} for one in failures]

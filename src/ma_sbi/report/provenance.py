@@ -23,7 +23,7 @@ class Provenance:
             changed since.
         versions: Versions of each package; several if cells differ.
         sample_counts: Seeds, simulations, draws and the like; all values that occur.
-        cpu_seconds: Processor time of all cells, without the training of posteriors.
+        seconds: What all cells took, one thread each, without the training of posteriors.
         num_finished: Number of finished cells; one that experiments share counts once.
         num_cells: Number of cells.
     """
@@ -31,7 +31,7 @@ class Provenance:
     commits: tuple[str, ...]
     versions: dict[str, tuple[str, ...]]
     sample_counts: dict[str, tuple[int, ...]]
-    cpu_seconds: float
+    seconds: float
     num_finished: int
     num_cells: int
 
@@ -40,7 +40,7 @@ class Provenance:
         """All of it in words."""
         return {
             "Cells finished": f"{self.num_finished} of {self.num_cells}",
-            "Processor time": f"{duration(self.cpu_seconds)}, without training posteriors",
+            "Time of all cells": f"{duration(self.seconds)}, without training posteriors",
             "Commit": ", ".join(self.commits) or "unknown",
             "Versions": "; ".join(
                 f"{name} {' and '.join(some)}" for name, some in self.versions.items()
@@ -61,7 +61,7 @@ def trace(sections: Sequence[Section]) -> Provenance:
         commits=tuple(sorted({one for one in rows["commit"] if one})),
         versions=_by_name(rows["versions"]),
         sample_counts=sample_counts(rows),
-        cpu_seconds=round(float(rows["seconds"].sum()), 1),
+        seconds=round(float(rows["seconds"].sum()), 1),
         num_finished=len(rows),
         num_cells=len(keys),
     )

@@ -119,7 +119,7 @@ def _holds_numbers(name: str, lines: Sequence[Line]) -> bool:
 def _label(name: str) -> Callable[[Line], Entry]:
     def fill(line: Line) -> Entry:
         value = line.labels.get(name)
-        if value is None or value == "":
+        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
             return Entry()
         if isinstance(value, float):
             return Entry(f"{value:g}", value)
