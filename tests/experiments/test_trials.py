@@ -137,9 +137,9 @@ def test_the_exact_answer_without_context_weighs_the_regimes(laboratory):
     many = {"observations": 400}
     options = {"setting": "uninformative", "shift_length": 1.0}
     known, uninformed, face_value = (
-        measured(
-            trial(method, task_options=task_options, **many, draws=10), laboratory
-        )["log_score"]
+        measured(trial(method, task_options=task_options, **many, draws=10), laboratory)[
+            "log_score"
+        ]
         for method, task_options in (
             ("exact", {"shift_length": 1.0}),
             ("exact", options),

@@ -29,7 +29,7 @@ class Tiny(Experiment):
     title = "Tiny"
 
     def cells(self, budget):
-        return [self.cell("numbers", seed=seed) for seed in budget.num_seeds(8)]
+        return [self.cell("numbers", seed=seed) for seed in budget.seeds_of(8)]
 
     def numbers(self, count, seconds=0.0):
         """List cells that take a while; how long does not change their numbers."""

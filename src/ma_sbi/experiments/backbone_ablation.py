@@ -50,14 +50,14 @@ class BackboneAblation(TrialExperiment):
                     seed=seed,
                     task_options=TEN_DIMENSIONS,
                 )
-                for seed in budget.num_seeds(3)
+                for seed in budget.seeds_of(3)
                 for method in METHODS
                 if seed == 0 or method not in ONCE
             ]
             cells += [
                 self.method_cell(budget, task, backbone, method, seed)
                 for task in ("slcp", "two_moons")
-                for seed in budget.num_seeds()
+                for seed in budget.seeds_of()
                 for method in METHODS
             ]
         return cells

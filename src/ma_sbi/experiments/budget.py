@@ -24,7 +24,7 @@ class Budget:
     quick: bool = False
     seeds: int | None = None
 
-    def num_seeds(self, usual: int = 1, *, at_least: int = 1) -> range:
+    def seeds_of(self, usual: int = 1, *, at_least: int = 1) -> range:
         """Return the seeds of an experiment that the paper ran ``usual`` times.
 
         Args:

@@ -99,7 +99,7 @@ class CalibrationSize(TrialExperiment):
         """List all sizes on all tasks; rows that learn nothing stand at 500."""
         return [
             self.method_cell(budget, task, "ddpm", method, seed, num_calibration=size)
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for task in TASKS
             for size in SIZES[: 2 if budget.quick else None]
             for method in ("npe", *METHODS, *EXTRA_ROWS, "oracle")

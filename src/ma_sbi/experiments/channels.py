@@ -63,7 +63,7 @@ class Channels(Experiment):
             )
             for num_regimes in NUM_REGIMES
             for channel in CHANNELS
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
         ]
 
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:

@@ -1,8 +1,8 @@
 """Ours beside the paper's: numbers with intervals, and what follows from them.
 
 The rule. Let h be half the width of our 95 % interval. The paper's figure has noise of its
-own; where the paper gives none, it is taken to be as large as ours, so the two may differ
-by sqrt(2) h, and by as much as the paper rounds. Within that a figure is **reproduced**.
+own, which is taken to be as large as ours, so the two may differ by sqrt(2) h, and by as
+much as the paper rounds. Within that a figure is **reproduced**.
 Beyond it, it is **better** if the difference is in favour of the method, else **not
 reproduced**. A figure of ours without a finite interval has no verdict, nor has one where
 there is no gap to close.
@@ -109,18 +109,22 @@ class Line:
 
 
 def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:
-    """Average independent values, with a t interval.
+    """Average values, with a t interval.
 
     Args:
-        values: Independent values, shape ``(n,)``.
+        values: Independent values, shape ``(n,)``, or ``(num_seeds, num_cases)``, whose
+            mean varies with the seeds and with the cases: both variances are added up.
         **known: Other attributes of :class:`Compared`.
     """
-    values = np.asarray(values, dtype=float)
-    mean = float(values.mean()) if len(values) else math.nan
-    if len(values) < 2 or not np.isfinite(values).all():
+    values = np.atleast_2d(np.asarray(values, dtype=float))
+    mean = float(values.mean()) if values.size else math.nan
+    margins = [values.mean(axis=axis) for axis in (0, 1) if values.size]
+    margins = [one for one in margins if len(one) > 1]
+    if not margins or not np.isfinite(values).all():
         return Compared(mean, **known)  # type: ignore[arg-type]
-    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1))
-    half /= math.sqrt(len(values))
+    variance = sum(one.var(ddof=1) / len(one) for one in margins)
+    freedom = min(len(one) for one in margins) - 1
+    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
     return Compared(mean, mean - half, mean + half, **known)  # type: ignore[arg-type]
 
 
@@ -145,7 +149,7 @@ def closed_share(
         paper=paper,
         implied=implied,
         better="higher",
-        digits=0,
+        digits=0 if paper is None or float(paper).is_integer() else 1,
         reason=closed.reason,
     )
 

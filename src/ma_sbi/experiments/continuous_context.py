@@ -88,7 +88,7 @@ class ContinuousContext(Experiment):
                     "training": budget.training.get(backbone, {}),
                 },
             )
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for backbone in BACKBONES
             for method in METHODS
         ]

@@ -112,7 +112,7 @@ class Covid(Experiment):
         """List every method in every setting."""
         return [
             self._cell(budget, setting, method, seed)
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for setting in (QUICK if budget.quick else SETTINGS)
             for method in (*METHODS, PREFLIGHT)
             if method not in ALL_METHODS_BUT.get(setting, ())

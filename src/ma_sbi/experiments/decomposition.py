@@ -25,7 +25,7 @@ PARTS = {
     "ma_sbi_conditional": "conditional",
     "ma_sbi": "total",
 }
-READ_NO_CONTEXT = ("npe", "prior", "ma_sbi_shuffled", "oracle")
+ONLY_INFORMATIVE = ("npe", "prior", "ma_sbi_shuffled", "oracle")
 SETTINGS = ("informative", "uninformative")
 ANALYTIC = "exact mean"
 PAPER = {
@@ -65,12 +65,12 @@ class ThreeWayDecomposition(TrialExperiment):
                 seed=seed,
                 task_options={} if setting == "informative" else {"setting": setting},
             )
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for task in TASKS
             for setting in SETTINGS
-            for method in (*PARTS, "exact", *READ_NO_CONTEXT)
-            # Filler changes nothing for what does not read it.
-            if setting == "informative" or method not in READ_NO_CONTEXT
+            for method in (*PARTS, "exact", *ONLY_INFORMATIVE)
+            # Filler changes nothing for what reads no context, or a shuffled one.
+            if setting == "informative" or method not in ONLY_INFORMATIVE
             if not (method == "exact" and task == "ddm")
         ]
         return cells + [

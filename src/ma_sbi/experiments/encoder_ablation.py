@@ -37,7 +37,7 @@ class EncoderAblation(TrialExperiment):
         """List both encoders on every task."""
         return [
             self.method_cell(budget, task, "ddpm", method, seed)
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for task in TASKS
             for method in METHODS
             if not (method == "exact" and task == "ddm")

@@ -129,7 +129,7 @@ class ExclusionTable(Experiment):
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List the tasks, and real data as far as they are at hand."""
-        seeds = budget.num_seeds()
+        seeds = budget.seeds_of()
         return [
             *(cell for seed in seeds for cell in self._tasks(budget, seed)),
             *(cell for seed in seeds for cell in self._real(budget, seed)),

@@ -51,7 +51,7 @@ class IndexOrText(TrialExperiment):
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List all sizes with index and text."""
         cells = []
-        for seed in budget.num_seeds():
+        for seed in budget.seeds_of():
             cells += [
                 self.method_cell(budget, TASK, BACKBONE, method, seed)
                 for method in ("npe", *EXTRA_ROWS, "oracle")

@@ -107,7 +107,7 @@ class Instructions(Experiment):
         """List every method on all data."""
         return [
             self._cell(budget, data, method, seed)
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for data in DATA
             for method in (*METHODS, PREFLIGHT)
         ]

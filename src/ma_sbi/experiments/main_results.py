@@ -94,7 +94,7 @@ class MainResults(TrialExperiment):
         """List every method on every task with both backbones."""
         return [
             self.method_cell(budget, task, backbone, method, seed)
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for task in TASKS
             for backbone in BACKBONES
             for method in ORDER

@@ -50,7 +50,7 @@ class NoisyContext(TrialExperiment):
                 seed,
                 **({} if reliability == 1.0 else {"reliability": reliability}),
             )
-            for seed in budget.num_seeds(NUM_SEEDS)
+            for seed in budget.seeds_of(NUM_SEEDS)
             for reliability in RELIABILITIES[3 if budget.quick else 0 :]
             for method in (
                 *READING,

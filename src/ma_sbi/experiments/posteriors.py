@@ -43,7 +43,7 @@ class Posteriors(TrialExperiment):
             self.method_cell(
                 budget, TASK, BACKBONE, method, 0, observation=0, keep_draws=NUM_KEPT
             )
-            for method in METHODS
+            for method in (*METHODS, "prior", "ma_sbi_shuffled")
         ]
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:

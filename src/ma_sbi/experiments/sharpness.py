@@ -77,7 +77,7 @@ class Sharpness(Experiment):
                 },
             )
             for name, law in LAWS.items()
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
         ]
 
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:

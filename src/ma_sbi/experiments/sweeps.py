@@ -43,7 +43,7 @@ class OptionSweep(TrialExperiment):
         """List the sweep, and the rows that it is compared with."""
         fixed = ("npe", *self.default, *EXTRA_ROWS, "oracle")
         cells = []
-        for seed in budget.num_seeds():
+        for seed in budget.seeds_of():
             cells += [self.method_cell(budget, TASK, self.backbone, m, seed) for m in fixed]
             points = list(self.points())
             cells += [

@@ -84,7 +84,7 @@ class Theorem1(Experiment):
                 },
             )
             for pattern, correlations in PATTERNS.items()
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
         ]
 
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:

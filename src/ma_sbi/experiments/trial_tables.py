@@ -1,7 +1,7 @@
 """Lines of a table of trials: raw metric, share of the gap closed, log score.
 
 NPE and the oracle of the same world are the two ends of the gap. Intervals are over
-observations, each of which counts once, or over seeds where there are several.
+observations, each of which counts once, and over seeds where there are several.
 """
 
 from __future__ import annotations
@@ -135,9 +135,8 @@ def _matrix(part: pd.DataFrame) -> np.ndarray:
 
 
 def _pooled(part: pd.DataFrame, **known: object) -> Compared:
-    """Average, with an interval over seeds if there are several, else observations."""
-    values = _matrix(part)
-    return estimate(values.mean(axis=1) if len(values) > 1 else values[0], **known)
+    """Average, with an interval over observations and seeds."""
+    return estimate(_matrix(part), **known)
 
 
 def _raw(part: pd.DataFrame, paper: Published, digits: int) -> Compared:
@@ -153,8 +152,8 @@ def _closed(
         return None
     seeds = set(part["seed"]) & set(npe["seed"]) & set(oracle["seed"])
     triple = [_matrix(one[one["seed"].isin(seeds)]) for one in (npe, part, oracle)]
-    if not seeds or not all(np.isfinite(one).all() for one in triple):
-        return None
+    if not all(np.isfinite(one).all() for one in triple):
+        return Compared(math.nan, reason="a value is infinite")
     if len({one.shape for one in triple}) > 1 or triple[0].size < 2:
         return None
     implied = implied_share(paper.npe, paper.raw, paper.oracle)

@@ -41,7 +41,7 @@ class UnseenRegimes(TrialExperiment):
             self.method_cell(
                 budget, task, BACKBONE, method, seed, regime=regime, left_out=regime
             )
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for task in TASKS
             for regime in range(1 if budget.quick else len(get_task(task).regimes))
             for method in METHODS

@@ -41,7 +41,7 @@ class WellSpecified(TrialExperiment):
         """List every task without a departure."""
         return [
             self.method_cell(budget, task, "maf", method, seed, task_options=SETTING)
-            for seed in budget.num_seeds()
+            for seed in budget.seeds_of()
             for task in TASKS
             for method in METHODS
             if not (method == "exact" and task == "ddm")

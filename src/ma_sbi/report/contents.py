@@ -27,7 +27,7 @@ __all__ = ["RULE", "Drawing", "Drawn", "Report", "Section", "gather"]
 RULE = (
     "A figure of the paper is reproduced if ours differs from it by no more than noise and "
     "rounding explain: by sqrt(2) times half the width of our 95 % interval (the paper's "
-    "noise is taken to be as large as ours, where it gives none), and half a unit of the "
+    "noise is taken to be as large as ours), and half a unit of the "
     "paper's last digit. If it differs by more, it is better if the difference is in "
     "favour of the method, else not reproduced. Where the paper gives the share of the gap "
     "that is closed, the share is judged, else the metric itself. There is no verdict "
