@@ -128,3 +128,13 @@ BLANK = Compared(math.nan, paper=9.0)
 )
 def test_a_line_is_judged_by_its_share_else_by_its_metric(raw, closed, verdict):
     assert Line("Table", {"method": "npe"}, raw=raw, closed=closed).verdict == verdict
+
+
+def test_agreement_that_noise_would_hide_anything_in_is_no_agreement():
+    wide = GapClosed(0.2, -3.0, 0.9, (0.2,), 0.05, 0.01, 0.09, 0.95)
+    assert closed_share(wide, paper=28.0).verdict == "too noisy"
+    assert closed_share(wide, paper=-600.0).verdict == "better"
+    narrow = GapClosed(0.2, 0.0, 0.4, (0.2,), 0.05, 0.01, 0.09, 0.95)
+    assert closed_share(narrow, paper=28.0).verdict == "reproduced"
+    harmful = GapClosed(-5.0, -7.0, -3.5, (-5.0,), 0.05, 0.01, 0.09, 0.95)
+    assert closed_share(harmful, paper=-600.0).verdict == "reproduced"

@@ -2,9 +2,11 @@
 
 The rule. Let h be half the width of our 95 % interval. The paper's figure has noise of its
 own, which is taken to be as large as ours, so the two may differ by sqrt(2) h, and by as
-much as the paper rounds. Within that a figure is **reproduced**.
-Beyond it, it is **better** if the difference is in favour of the method, else **not
-reproduced**. A figure of ours without a finite interval has no verdict, nor has one where
+much as the paper rounds. Within that a figure is **reproduced**. Beyond, it is **better** if
+the difference is in favour of the method, else **not reproduced**. Agreement is worth
+nothing where noise hides half of what there is to see: if a share of the gap could differ
+from the paper's by more than 50 points, and by more than half of it, and still agree, it is
+**too noisy**. A figure of ours without a finite interval has no verdict, nor has one where
 there is no gap to close.
 """
 
@@ -30,7 +32,9 @@ __all__ = [
     "implied_share",
 ]
 
-Verdict = Literal["reproduced", "better", "not reproduced", ""]
+Verdict = Literal["reproduced", "better", "not reproduced", "too noisy", ""]
+# Shares that differ by less, in points, need not be told apart.
+COARSEST_SHARE = 50.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Compared:
         better: Which direction is good; empty if neither.
         digits: Decimals that the paper gives.
         reason: Why our value is blank, in words.
+        coarsest: Largest difference that may pass for none, whatever the noise.
     """
 
     value: float
@@ -56,6 +61,7 @@ class Compared:
     better: Literal["lower", "higher", ""] = ""
     digits: int = 3
     reason: str = ""
+    coarsest: float = math.inf
 
     @property
     def difference(self) -> float:
@@ -74,7 +80,7 @@ class Compared:
         if not (math.isfinite(self.difference) and math.isfinite(self.tolerance)):
             return ""
         if abs(self.difference) <= self.tolerance:
-            return "reproduced"
+            return "reproduced" if self.tolerance <= self.coarsest else "too noisy"
         good = {"lower": -1, "higher": 1, "": 0}[self.better]
         return "better" if good * self.difference > 0 else "not reproduced"
 
@@ -151,6 +157,7 @@ def closed_share(
         better="higher",
         digits=0 if paper is None or float(paper).is_integer() else 1,
         reason=closed.reason,
+        coarsest=max(COARSEST_SHARE, abs(paper or 0.0) / 2),
     )
 
 

@@ -30,11 +30,13 @@ RULE = (
     "noise is taken to be as large as ours), and half a unit of the "
     "paper's last digit. If it differs by more, it is better if the difference is in "
     "favour of the method, else not reproduced. Where the paper gives the share of the gap "
-    "that is closed, the share is judged, else the metric itself. There is no verdict "
+    "that is closed, the share is judged, else the metric itself. It is too noisy to judge "
+    "where a share that differs by more than 50 points, and by more than half of the "
+    "paper's, would still pass. There is no verdict "
     "without an interval, or where there is no gap to close. 'Implied' is the share that "
     "the paper's own raw values give."
 )
-VERDICTS = ("reproduced", "better", "not reproduced")
+VERDICTS = ("reproduced", "better", "not reproduced", "too noisy")
 
 
 class Drawn(NamedTuple):

@@ -58,6 +58,7 @@ th[aria-sort=descending] button::after { content: " \\2193"; color: inherit; }
 .reproduced { color: var(--reproduced); font-weight: 600; }
 .better { color: var(--better); font-weight: 600; }
 .not-reproduced { color: var(--not); font-weight: 600; }
+.too-noisy { color: var(--warn); }
 .whole .box { max-height: none; }
 .pictures { margin-top: 1.25rem; }
 figure { overflow-x: auto; }

@@ -10,7 +10,7 @@ from ma_sbi.experiments.comparing import Compared, Line, Verdict
 
 __all__ = ["Column", "Entry", "Table", "make_tables"]
 
-VERDICT_ORDER = {"reproduced": 0, "better": 1, "not reproduced": 2}
+VERDICT_ORDER = {"reproduced": 0, "better": 1, "not reproduced": 2, "too noisy": 3}
 BLANK = "–"
 
 

@@ -13,7 +13,13 @@ from ma_sbi.report.tables import Table
 
 __all__ = ["render_report", "render_section", "render_table", "wide_console"]
 
-STYLES = {"reproduced": "green", "better": "cyan", "not reproduced": "red", "": ""}
+STYLES = {
+    "reproduced": "green",
+    "better": "cyan",
+    "not reproduced": "red",
+    "too noisy": "yellow",
+    "": "",
+}
 
 
 def wide_console(*, stderr: bool = False) -> Console:
