@@ -2,7 +2,7 @@
 
 The rule. Let h be half the width of our 95 % interval. The paper's figure has noise of its
 own, which is taken to be as large as ours, so the two may differ by sqrt(2) h, and by as
-much as the paper rounds. Within that a figure is **reproduced**. Beyond, it is **better** if
+much as the paper rounds. Within that it is **reproduced**. Beyond, it is **better** if
 the difference is in favour of the method, else **not reproduced**. Agreement is worth
 nothing where noise hides half of what there is to see: if a share of the gap could differ
 from the paper's by more than 50 points, and by more than half of it, and still agree, it is
