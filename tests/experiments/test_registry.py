@@ -66,6 +66,13 @@ def test_cells_are_distinct_and_can_be_written_as_json(experiment, budget):
 
 
 @every
+def test_the_cost_of_every_cell_can_be_guessed_and_its_posteriors_named(experiment):
+    for cell in experiment.cells(Budget()):
+        assert experiment.cost(cell) >= 0
+        assert all(one.num_simulations > 0 for one in experiment.backbones(cell))
+
+
+@every
 def test_listing_cells_twice_gives_the_same_cells(experiment):
     first, second = (experiment.cells(Budget()) for _ in range(2))
     assert [cell.key for cell in first] == [cell.key for cell in second]

@@ -192,7 +192,7 @@ class TrialExperiment(Experiment):
     def cost(self, cell: Cell) -> float:
         """Guess from the method; from the backbone, if it is not among the slowest."""
         usual = 40.0 if cell.backbone == "ddpm" else 15.0
-        return SLOW.get(cell.settings["form"], usual)
+        return SLOW.get(cell.settings.get("form", ""), usual)
 
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
         """Run the trial."""
