@@ -192,7 +192,7 @@ def test_reproduce_without_a_name_lists_the_experiments_and_starts_nothing(exper
 def test_reproduce_prints_ours_beside_the_papers_and_keeps_what_is_finished(experiments):
     result = _reproduce("fake")
     assert result.exit_code == 0, result.output
-    assert re.search(r"ours +400 +0\.750 +0\.722 \[0\.717, 0\.727\]", result.stdout)
+    assert re.search(r"ours +400 +better +0\.750 +0\.722 \[0\.717, 0\.727\]", result.stdout)
     assert "gap 0.1 within noise" in result.stdout
     assert "2 reproduced, 1 better, 1 not reproduced" in result.stdout
     assert "21 of 21 done" in result.stderr

@@ -235,7 +235,7 @@ def _check(
 
 NAMES = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME ...|all]", help="Experiments; none lists them."),
+    typer.Argument(metavar="[NAME ...|all]", help="Experiments, or all."),
 ]
 OUT = Annotated[
     Path, typer.Option(metavar="DIR", help="Folder of finished cells and posteriors.")
@@ -288,14 +288,14 @@ def reproduce(
     from ma_sbi.experiments.budget import Budget
     from ma_sbi.report import commands
 
-    if not names and not listing:
+    if not names and not listing and not json:
         commands.describe()
         return
     with _refusing("reproduce"):
         asked = commands.prepare(
             names or [], Budget(quick=quick, seeds=seeds), out, results, fresh=fresh
         )
-        if listing:
+        if listing or not names:
             commands.list_experiments(asked, as_json=json)
             return
         commands.check_request(asked, workers, scheduler)

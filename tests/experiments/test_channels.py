@@ -22,7 +22,8 @@ def test_there_is_a_line_for_each_channel_and_reliability(lines):
 
 def test_missing_contexts_close_exactly_the_share_of_information(lines):
     missing = [line for key, line in lines.items() if key[:2] == ("K = 4", "missing")]
-    assert {line.verdict for line in missing} == {"reproduced"}
+    for line in missing:
+        assert line.closed.low - 0.5 < line.closed.implied < line.closed.high + 0.5
     for line, reliability in zip(missing, RELIABILITIES, strict=True):
         assert line.raw.value == pytest.approx(reliability, abs=1e-5)
 
@@ -31,11 +32,11 @@ def test_wrong_contexts_do_not(lines):
     line = lines["K = 4", "wrong", "75%"]
     assert line.raw.value == pytest.approx(0.503, abs=1e-3)
     assert line.closed.value == pytest.approx(56.25, abs=2)
-    assert line.verdict == "not reproduced"
+    assert line.closed.low - line.closed.implied > 3
 
 
-def test_the_paper_says_nothing_of_other_numbers_of_regimes(lines):
-    assert {line.verdict for key, line in lines.items() if key[0] != "K = 4"} == {""}
+def test_there_is_no_verdict_on_what_the_paper_does_not_print(lines):
+    assert {line.verdict for line in lines.values()} == {""}
 
 
 def test_draws_agree_with_the_closed_form(rows):

@@ -151,9 +151,8 @@ def test_every_trial_has_a_line_and_every_share_its_ends(experiment, tmp_path):
     lines = experiment.lines(store.rows(cells))
     shown = [row for table in make_tables(lines) for row in table.rows]
     assert not [entry for row in shown for entry in row if entry.text in ("nan", "<NA>")]
-    assert {line.labels["method"] for line in lines if "method" in line.labels} == {
-        cell.method for cell in cells
-    }
+    named = {line.labels["method"] for line in lines if "method" in line.labels}
+    assert named - {"npe - oracle"} == {cell.method for cell in cells}
     if "oracle" in {cell.method for cell in cells} and experiment.name != "posteriors":
         methods = [one for one in lines if one.labels.get("method") == "ma_sbi_marginal"]
         assert methods

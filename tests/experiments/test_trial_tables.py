@@ -113,7 +113,15 @@ def test_where_there_is_no_gap_the_share_is_blank_and_says_why():
 def test_lines_keep_the_order_of_groups_and_methods(rows):
     order = ("oracle", "half", "npe")
     found = [line.labels["method"] for line in trial_lines(rows, "t", order=order)]
-    assert found == list(order)
+    assert found == ["npe - oracle", *order]
+
+
+def test_the_gap_itself_is_compared_with_the_papers(rows):
+    paper = Published(npe=0.8, oracle=0.7)
+    gap = trial_lines(rows, "t", published=lambda row: paper)[0]
+    assert gap.raw.value == pytest.approx(0.1)
+    assert gap.raw.paper == pytest.approx(0.1)
+    assert gap.verdict == "reproduced"
 
 
 def test_a_curve_averages_seeds():

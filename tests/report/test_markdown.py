@@ -15,7 +15,9 @@ def test_the_page_has_its_tables_and_its_figures_beside_it(tmp_path):
     page = tmp_path / "docs" / "results.md"
     assert write_markdown(report, page) == []
     text = page.read_text(encoding="utf-8")
-    assert re.search(r"^\| ours \| 400 \| 0\.750 \| 0\.722 \[", text, re.MULTILINE)
+    assert re.search(
+        r"^\| ours \| 400 \| better \| 0\.750 \| 0\.722 \[", text, re.MULTILINE
+    )
     assert "| Fake & sound | 2 | 1 | 1 |  |  | 21 of 21 | Table 9 |" in text
     (link,) = re.findall(r"!\[.*\]\((.*)\)", text)
     assert link == "figures/results/fake_how_far.png"

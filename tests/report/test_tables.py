@@ -104,8 +104,8 @@ def test_a_number_and_its_interval_have_the_same_digits(interval, shown):
     assert found["gain: ours [95 %]"] == shown
 
 
-def test_a_number_without_noise_is_said_to_be_exact():
-    assert _shown(raw=Compared(0.5, 0.5, 0.5))["C2ST: ours [95 %]"] == "0.500 (exact)"
+def test_a_number_without_noise_stands_alone():
+    assert _shown(raw=Compared(0.5, 0.5, 0.5))["C2ST: ours [95 %]"] == "0.500"
 
 
 def test_the_difference_is_that_which_the_verdict_rests_on():

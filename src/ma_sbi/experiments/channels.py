@@ -41,7 +41,7 @@ class Channels(Experiment):
     place = "Figure 3a"
     note = (
         "The paper prints no numbers. Its text says of K = 4 that the gap closed tracks "
-        "I / log K exactly, so that stands for its figure here, to a per cent. A context "
+        "I / log K exactly, which is what its text implies. A context "
         "that is not right is either missing, or wrong: a regime picked at random, which "
         "may be the right one. The paper does not say which. Gap closed is the share of "
         "the departure's variance that the best corrector removes; where the posterior "
@@ -102,7 +102,7 @@ class Channels(Experiment):
                             100 * middle,
                             100 * (middle - half),
                             100 * (middle + half),
-                            paper=100 * share if num_regimes == PAPER_REGIMES else None,
+                            implied=100 * share,
                             digits=0,
                         ),
                         metric="I / log K",

@@ -3,7 +3,7 @@
 The rule. Let h be half the width of our 95 % interval. The paper's figure has noise of its
 own, which is taken to be as large as ours, so the two may differ by sqrt(2) h, and by as
 much as the paper rounds. Within that it is **reproduced**. Beyond, it is **better** if
-the difference is in favour of the method, else **not reproduced**. Agreement is worth
+the method does better than the paper says, else **not reproduced**. Agreement is worth
 nothing where noise hides half of what there is to see: if a share of the gap could differ
 from the paper's by more than 50 points, and by more than half of it, and still agree, it is
 **too noisy**. A figure of ours without a finite interval has no verdict, nor has one where
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 Verdict = Literal["reproduced", "better", "not reproduced", "too noisy", ""]
+DECISIVE = ("better", "not reproduced")
 # Shares that differ by less, in points, need not be told apart.
 COARSEST_SHARE = 50.0
 
@@ -109,9 +110,17 @@ class Line:
     verdict: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
-        """Judge by the share of the gap where the paper gives one, else by the metric."""
-        found = [one.verdict for one in (self.closed, self.raw) if one is not None]
-        object.__setattr__(self, "verdict", next(filter(None, found), ""))
+        """Judge by the share of the gap where the paper gives one, else by the metric.
+
+        A share is also large because the gap is, and noisy because the gap is small: what
+        looks better, or too noisy, by the share alone is judged by the metric.
+        """
+        share, metric = (
+            "" if one is None else one.verdict for one in (self.closed, self.raw)
+        )
+        overruled = {"better": bool(metric), "too noisy": metric in DECISIVE}
+        decided = metric if overruled.get(share, not share) else share
+        object.__setattr__(self, "verdict", decided)
 
 
 def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:

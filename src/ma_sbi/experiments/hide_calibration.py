@@ -132,8 +132,8 @@ def _per_seed(rows: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
 
 def _note(line: Line, seeds: Mapping[tuple[str, str], pd.Series]) -> str:
     place = str(line.labels["backbone"]), str(line.labels["method"])
-    values, oracle = seeds[place], seeds.get((place[0], "oracle"))
-    if len(values) < 2:
+    values, oracle = seeds.get(place), seeds.get((place[0], "oracle"))
+    if values is None or len(values) < 2:
         return ""
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
     said = f"median {median:.3f} [{low:.3f}, {high:.3f}]"

@@ -154,7 +154,10 @@ def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
             f"{file} is not a file of results: it has no columns "
             f"{', '.join(sorted(missing))}"
         )
-    rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+    try:
+        rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
     known: dict[str, list[dict[str, Any]]] = {}
     for row in rows.to_dict("records"):
         known.setdefault(row["key"], []).append({str(k): v for k, v in row.items()})

@@ -78,7 +78,7 @@ def trial_lines(
         for method, part in group.groupby("method", sort=False)
         if method in ("npe", "oracle")
     }
-    lines = []
+    lines = _gaps(ends, table, world, published)
     groups = raw.groupby([*by, "method"], sort=False, dropna=False)
     ranked = sorted(groups, key=lambda item: _rank(str(item[0][-1]), order))
     for key, part in sorted(ranked, key=lambda item: _position(item[0][:-1], raw, by)):
@@ -97,6 +97,38 @@ def trial_lines(
                 closed=_closed(part, method, place, ends, paper),
                 log_score=_pooled(scores) if len(scores) else None,
                 metric=name,
+            )
+        )
+    return lines
+
+
+def _gaps(
+    ends: dict, table: str, world: Sequence[str], published: Callable[..., Published]
+) -> list[Line]:
+    """Make a line of each gap between NPE and oracle, on which every share rests."""
+    lines = []
+    for (*place, method), npe in ends.items():
+        oracle = ends.get((*place, "oracle"))
+        if method != "npe" or oracle is None or len(npe) != len(oracle):
+            continue
+        first = npe.iloc[0]
+        paper = published(first)
+        known = None
+        if paper.npe is not None and paper.oracle is not None:
+            known = round(paper.npe - paper.oracle, 4)
+        labels = dict(zip(world, place, strict=True))
+        labels["task"] = TASK_NAMES.get(labels.get("task", ""), labels.get("task", ""))
+        lines.append(
+            Line(
+                f"{table}: the gap",
+                {k: v for k, v in labels.items() if v != ""} | {"method": "npe - oracle"},
+                raw=estimate(
+                    _matrix(npe) - _matrix(oracle),
+                    paper=known,
+                    digits=DIGITS[first["metric"]],
+                    coarsest=abs(known or 0.0),
+                ),
+                metric=METRICS[first["metric"]],
             )
         )
     return lines
@@ -140,7 +172,9 @@ def _pooled(part: pd.DataFrame, **known: object) -> Compared:
 
 
 def _raw(part: pd.DataFrame, paper: Published, digits: int) -> Compared:
-    return _pooled(part, paper=paper.raw, better="lower", digits=digits)
+    # Half of C2ST's range above the oracle's, or half of an error, must not hide in noise.
+    coarsest = 0.1 if part.iloc[0]["metric"] == "c2st" else 0.5 * (paper.raw or 0.0)
+    return _pooled(part, paper=paper.raw, better="lower", digits=digits, coarsest=coarsest)
 
 
 def _closed(

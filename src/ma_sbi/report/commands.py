@@ -242,6 +242,8 @@ def _report_command(reproduction: Reproduction) -> str:
     budget = reproduction.budget
     options = " --quick" if budget.quick else ""
     options += f" --seeds {budget.seeds}" if budget.seeds else ""
+    if reproduction.results not in (None, Path("results")):
+        options += f" --results {quote(str(reproduction.results))}"
     return f"ma-sbi report{options} --out {quote(str(reproduction.out))}"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from ma_sbi.checking.wording import printable
-from ma_sbi.report.contents import RULE, Report, Section
+from ma_sbi.report.contents import RULE, Report, Section, progress_of
 from ma_sbi.report.provenance import counts_in_words, sample_counts
 from ma_sbi.report.tables import Table
 
@@ -34,6 +34,8 @@ def write_markdown(report: Report, path: Path) -> list[str]:
     if report.warning:
         parts.append(f"**{report.warning}**")
     parts += [_table(report.summary), _plain(RULE)]
+    if report.own_rows.rows:
+        parts += [f"**{report.own_rows.title}**", _table(report.own_rows)]
     for section in report.sections:
         if section.worth_showing:
             parts += _section(section, path, problems)
@@ -50,7 +52,7 @@ def write_markdown(report: Report, path: Path) -> list[str]:
 def _section(section: Section, path: Path, problems: list[str]) -> list[str]:
     experiment = section.experiment
     parts = [f"## {_plain(experiment.title)}"]
-    done = f"{section.num_finished} of {len(section.cells)} cells finished"
+    done = progress_of(section)
     said = [_plain(experiment.place), f"`{experiment.name}`", done if section.cells else ""]
     parts.append(", ".join(one for one in said if one) + ".")
     if experiment.note:

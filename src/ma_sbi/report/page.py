@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import ma_sbi
-from ma_sbi.report.contents import RULE, Drawn, Report, Section
+from ma_sbi.report.contents import RULE, Drawn, Report, Section, progress_of
 from ma_sbi.report.drawing import page_style, svg
 from ma_sbi.report.html import document, text
 from ma_sbi.report.provenance import counts_in_words, sample_counts
@@ -133,6 +133,7 @@ def write_page(report: Report, path: Path) -> list[str]:
         f"<p class='warning'>{text(report.warning)}</p>" if report.warning else "",
         f"<div class='whole'>{_table(report.summary, links=links)}</div>",
         f"<h3>How the verdict is made</h3><p>{text(RULE)}</p>",
+        _table(report.own_rows) if report.own_rows.rows else "",
         *(_section(section, report, problems) for section in sections),
         "<h2>Where the numbers come from</h2>",
         _facts(report.provenance.facts),
@@ -147,7 +148,7 @@ def write_page(report: Report, path: Path) -> list[str]:
 def _section(section: Section, report: Report, problems: list[str]) -> str:
     experiment = section.experiment
     quick = " (quick run)" if report.budget.quick else ""
-    done = f"{section.num_finished} of {len(section.cells)} cells finished"
+    done = progress_of(section)
     counts = counts_in_words(sample_counts(section.rows))
     said = [text(experiment.place), f"<code>{text(experiment.name)}</code>"]
     said += [done] if section.cells else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,10 +40,15 @@ def plot_sweeps(
         horizontal: Name of what was varied; the panel's own title if None.
         log: Whether the horizontal axis is logarithmic.
     """
-    figure = Figure(figsize=(1.5 + 3.3 * len(panels), 3.9), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    columns = min(3, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    size = (1.5 + 3.3 * columns, 0.9 + 3.0 * lines)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False).flatten()
+    for unused in axes[len(panels) :]:
+        unused.set_axis_off()
     drawn: dict[str, Any] = {}
-    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+    for axis, (title, curves) in zip(axes, panels.items(), strict=False):
         for name, curve in curves.items():
             points = sorted(curve.items())
             style = {"color": COLOURS[name]} if name in COLOURS else {}
@@ -55,7 +61,8 @@ def plot_sweeps(
         axis.set_xlabel(horizontal or title)
         axis.set_title(title if horizontal else "", loc="left", fontsize=10)
         axis.grid(alpha=0.25)
-    axes[0].set_ylabel(label)
+    for first in axes[::columns]:
+        first.set_ylabel(label)
     figure.legend(
         list(drawn.values()),
         list(drawn),

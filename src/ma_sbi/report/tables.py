@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ma_sbi.experiments.comparing import Compared, Line, Verdict
 
-__all__ = ["Column", "Entry", "Table", "make_tables"]
+__all__ = ["Column", "Entry", "Table", "make_tables", "shown", "verdict_entry"]
 
 VERDICT_ORDER = {"reproduced": 0, "better": 1, "not reproduced": 2, "too noisy": 3}
 BLANK = "–"
@@ -82,6 +82,8 @@ def _columns(lines: Sequence[Line]) -> list[tuple[Column, Callable[[Line], Entry
         columns.append((Column("metric"), lambda line: Entry(line.metric, line.metric)))
     return [
         *columns,
+        # First, since a narrow page shows no more.
+        (Column("verdict"), verdict_entry),
         (Column(f"{metric}: paper", numeric=True), lambda line: _paper(line, line.raw)),
         (Column(f"{metric}: implied", numeric=True), lambda line: _implied(line, line.raw)),
         (
@@ -106,7 +108,6 @@ def _columns(lines: Sequence[Line]) -> list[tuple[Column, Callable[[Line], Entry
             Column("log score [95 %]", numeric=True),
             lambda line: _ours(line, line.log_score),
         ),
-        (Column("verdict"), _verdict),
         (Column("note"), lambda line: Entry(line.note, line.note or None)),
     ]
 
@@ -147,9 +148,7 @@ def _ours(line: Line, one: Compared | None) -> Entry:
     if math.isnan(one.value):
         return Entry(f"{BLANK} ({one.reason})" if one.reason else BLANK)
     shown = _with_unit(line, one, _number(line, one, one.value))
-    if one.low == one.high:
-        shown += " (exact)"
-    elif not math.isnan(one.low):
+    if not math.isnan(one.low) and one.low != one.high:
         low, high = (_number(line, one, end) for end in (one.low, one.high))
         shown += f" [{low}, {high}]"
     return Entry(shown, one.value)
@@ -158,7 +157,7 @@ def _ours(line: Line, one: Compared | None) -> Entry:
 def _difference(line: Line) -> Entry:
     """Show the difference that the verdict rests on."""
     candidates = [one for one in (line.closed, line.raw) if one is not None]
-    judged = [one for one in candidates if one.verdict]
+    judged = [one for one in candidates if one.verdict and one.verdict == line.verdict]
     known = [one for one in candidates if not math.isnan(one.difference)]
     for one in [*judged, *known]:
         shown = _number(line, one, one.difference, keep_small=False)
@@ -167,7 +166,13 @@ def _difference(line: Line) -> Entry:
     return Entry()
 
 
-def _verdict(line: Line) -> Entry:
+def shown(line: Line, one: Compared | None) -> tuple[Entry, Entry]:
+    """Show a number of a line: the paper's, and ours with its interval."""
+    return _paper(line, one), _ours(line, one)
+
+
+def verdict_entry(line: Line) -> Entry:
+    """Show the verdict on a line."""
     if not line.verdict:
         return Entry()
     return Entry(line.verdict, VERDICT_ORDER[line.verdict], line.verdict)
