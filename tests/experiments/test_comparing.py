@@ -140,15 +140,10 @@ def test_agreement_that_noise_would_hide_anything_in_is_no_agreement():
     assert closed_share(harmful, paper=-600.0).verdict == "reproduced"
 
 
-def test_a_share_that_only_looks_better_is_judged_by_the_metric():
+def test_less_harm_in_shares_is_judged_by_the_metric():
     share = Compared(-87.0, -120.0, -60.0, paper=-336.0, better="higher", digits=0)
     raw = Compared(0.953, 0.94, 0.966, paper=0.903, better="lower")
     assert Line("t", {}, raw=raw, closed=share).verdict == "not reproduced"
     assert Line("t", {}, closed=share).verdict == "better"
-
-
-def test_a_share_that_is_too_noisy_leaves_the_word_to_a_metric_that_is_not():
-    share = Compared(-229.0, -1798.0, 43.0, paper=28.0, digits=0, coarsest=50.0)
-    far, near = (Compared(0.89, 0.88, 0.90, paper=p, better="lower") for p in (0.8, 0.89))
-    assert Line("t", {}, raw=far, closed=share).verdict == "not reproduced"
-    assert Line("t", {}, raw=near, closed=share).verdict == "too noisy"
+    gain = Compared(99.0, 95.0, 103.0, paper=91.0, better="higher", digits=0)
+    assert Line("t", {}, raw=raw, closed=gain).verdict == "better"

@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 Verdict = Literal["reproduced", "better", "not reproduced", "too noisy", ""]
-DECISIVE = ("better", "not reproduced")
 # Shares that differ by less, in points, need not be told apart.
 COARSEST_SHARE = 50.0
 
@@ -112,14 +111,15 @@ class Line:
     def __post_init__(self) -> None:
         """Judge by the share of the gap where the paper gives one, else by the metric.
 
-        A share is also large because the gap is, and noisy because the gap is small: what
-        looks better, or too noisy, by the share alone is judged by the metric.
+        Harm in shares is small where the gap is wide: less of it than the paper's is judged
+        by the metric, where there is one.
         """
         share, metric = (
             "" if one is None else one.verdict for one in (self.closed, self.raw)
         )
-        overruled = {"better": bool(metric), "too noisy": metric in DECISIVE}
-        decided = metric if overruled.get(share, not share) else share
+        harm = self.closed is not None and (self.closed.paper or 0.0) < 0
+        less_harm = share == "better" and harm and metric
+        decided = metric if less_harm or not share else share
         object.__setattr__(self, "verdict", decided)
 
 
