@@ -107,9 +107,10 @@ class _Process:
         return self._pool
 
     def stop(self) -> None:
-        """Kill the process, if there is one."""
+        """End the process, if there is one; kill it if it is at work."""
         if self._pool is not None:
-            self._pool.shutdown(kill_workers=True)
+            # One that is killed leaves semaphores behind, and a warning about them.
+            self._pool.shutdown(kill_workers=self.busy)
             self._pool = None
 
 
