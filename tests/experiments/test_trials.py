@@ -204,3 +204,10 @@ def test_slcp_has_the_simulations_and_the_seeds_of_the_paper():
 @pytest.mark.parametrize("form", ["ma_sbi_minilm", "ma_sbi_network", "context_to_x_paper"])
 def test_forms_can_be_made(form):
     assert FORMS[form]().needs
+
+
+def test_a_regime_that_cannot_have_produced_x_has_no_weight(laboratory):
+    cell = trial("exact", "sir_delay", task_options={"setting": "uninformative"})
+    found = measured(cell, laboratory)
+    assert np.isfinite(found["mse"]).all()
+    assert np.isfinite(found["log_score"]).all()

@@ -289,12 +289,15 @@ def _exact(cell: Cell, world: World) -> _Answer:
     pick = torch.multinomial(
         log_weight.exp(), num_draws, replacement=True, generator=generator
     ).T
-    draws = torch.stack(
-        [task.reference(test.x_obs, num_draws, regime=k, seed=seed) for k in regimes]
-    )
-    density = torch.stack(
-        [task.reference_log_prob(test.theta, test.x_obs, regime=k) for k in regimes], dim=1
-    )
+    draws = test.theta.new_zeros(len(regimes), num_draws, *test.theta.shape)
+    density = torch.full_like(log_weight, -torch.inf)
+    for k in regimes:
+        possible = log_weight[:, k] > -torch.inf
+        x = test.x_obs[possible]
+        draws[k][:, possible] = task.reference(x, num_draws, regime=k, seed=seed)
+        density[possible, k] = task.reference_log_prob(
+            test.theta[possible], x, regime=k
+        ).double()
     chosen = torch.gather(draws, 0, pick[None, ..., None].expand(1, *draws.shape[1:]))[0]
     return _Answer(chosen, (log_weight + density).logsumexp(dim=1))
 
