@@ -11,7 +11,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import Published, trial_lines
+from ma_sbi.experiments.trial_tables import Published, curve, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 from ma_sbi.theory import discrete_information, symmetric_channel
 
@@ -73,20 +73,24 @@ class NoisyContext(TrialExperiment):
         )
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
-        """Draw the share of the gap against the information."""
-        curves: dict[str, dict[float, float]] = {}
-        for line in self.lines(rows):
-            method = str(line.labels["method"])
-            if method in READING and line.closed is not None and not line.closed.reason:
-                information = float(line.labels["I"])
-                curves.setdefault(method, {})[information] = line.closed.value
-        if not any(len(curve) > 1 for curve in curves.values()):
+        """Draw C2ST against the information; where there is no gap a share says nothing."""
+        rows = _labelled(rows[rows["metric"] == "c2st"])
+        by_method = dict(list(rows.groupby("method", sort=False)))
+        curves = {
+            name: curve(by_method[name], "I") for name in READING if name in by_method
+        }
+        if not any(len(points) > 1 for points in curves.values()):
             return {}
+        levels = {
+            name: by_method[name]["value"].mean()
+            for name in ("npe", "ma_sbi_marginal", "oracle")
+            if name in by_method
+        }
         drawn = plot_sweeps(
             {"SLCP": curves},
-            "gap closed in %",
+            "C2ST",
             horizontal="information in nats",
-            levels={"npe": 0.0, "oracle": 100.0},
+            levels=levels,
             log=False,
         )
         return {"noisy_context": drawn}
@@ -94,7 +98,7 @@ class NoisyContext(TrialExperiment):
     def captions(self) -> Mapping[str, str]:
         """Say what the figure shows."""
         return {
-            "noisy_context": "Share of the gap closed on SLCP against the information that "
+            "noisy_context": "C2ST on SLCP against the information that "
             "the context has about the regime."
         }
 

@@ -58,6 +58,9 @@ def plot_sweeps(
             drawn[name] = axis.axhline(value, ls="--", lw=1, **style)
         if log:
             axis.set_xscale("log")
+            tried = sorted({at for points in curves.values() for at in points})
+            axis.set_xticks(tried, [f"{at:g}" for at in tried], fontsize=8)
+            axis.minorticks_off()
         axis.set_xlabel(horizontal or title)
         axis.set_title(title if horizontal else "", loc="left", fontsize=10)
         axis.grid(alpha=0.25)
