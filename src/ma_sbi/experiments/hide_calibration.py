@@ -104,12 +104,12 @@ class HideCalibration(TrialExperiment):
         """Draw the values of every seed."""
         seeds = _per_seed(rows)
         panels = {
-            name: {
-                method: seeds[name, method].to_numpy()
-                for method in METHODS[backbone]
-                if (name, method) in seeds
+            backbone: {
+                method: seeds[backbone, method].to_numpy()
+                for method in methods
+                if (backbone, method) in seeds
             }
-            for backbone, name in (("maf", "maf"), ("ddpm", "ddpm"))
+            for backbone, methods in METHODS.items()
         }
         panels = {name: values for name, values in panels.items() if "oracle" in values}
         return {"violins": plot_violins(panels, margin=MARGIN)} if panels else {}
