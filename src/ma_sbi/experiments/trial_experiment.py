@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from ma_sbi.experiments.budget import Budget
+from ma_sbi.experiments.budget import NUM_OBSERVATIONS, Budget
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
 from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.laboratory import Laboratory
@@ -129,12 +129,13 @@ class TrialExperiment(Experiment):
                 at once), ``most_simulations``, ``keep_draws`` (draws that are kept).
 
         A trial has ``cases="some"``: each observation in one regime, in turn, or the first
-        half of the rows. Those whose fit takes far longer than their test have all cases;
-        tables compare what both have.
+        half of the rows. Those whose fit takes far longer than their test have all cases
+        where observations are few; tables compare what both have.
         """
-        sizes: dict[str, Any] = budget.sizes
+        sizes: dict[str, Any] = budget.sizes(task)
         sizes.pop("observations" if task in BY_MEAN else "rows")
-        all_cases = not budget.quick and (form or method) in ALL_CASES
+        many = task in NUM_OBSERVATIONS or budget.quick
+        all_cases = (form or method) in ALL_CASES and not many
         if not all_cases and regime is None and observation is None:
             sizes["cases"] = "some"
             if task in BY_MEAN:
