@@ -50,6 +50,11 @@ def test_tolerance_is_noise_of_both_and_rounding(digits):
     assert tolerance == pytest.approx(math.sqrt(2) * 0.1 + 0.5 * 10**-digits)
 
 
+def test_with_more_cases_than_the_paper_the_noise_is_mostly_the_papers():
+    tolerance = Compared(**OURS, paper=1.0, more_cases=4.0).tolerance
+    assert tolerance == pytest.approx(math.hypot(0.1, 2 * 0.1) + 0.0005)
+
+
 def test_a_number_without_noise_is_allowed_only_rounding():
     assert exactly(0.1234, paper=0.123).verdict == "reproduced"
     assert exactly(0.1240, paper=0.123).verdict == "not reproduced"

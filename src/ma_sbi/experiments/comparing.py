@@ -1,8 +1,9 @@
 """Ours beside the paper's: numbers with intervals, and what follows from them.
 
 The rule. Let h be half the width of our 95 % interval. The paper's figure has noise of its
-own, which is taken to be as large as ours, so the two may differ by sqrt(2) h, and by as
-much as the paper rounds. Within that it is **reproduced**. Beyond, it is **better** if
+own, which is taken to be ours, had we had its number of test cases: sqrt(m) h where we have
+m times as many. So the two may differ by sqrt(1 + m) h, and by as much as the paper rounds.
+Within that it is **reproduced**. Beyond, it is **better** if
 the method does better than the paper says, else **not reproduced**. Agreement is worth
 nothing where noise hides half of what there is to see: if a share of the gap could differ
 from the paper's by more than 50 points, and by more than half of it, and still agree, it is
@@ -51,6 +52,7 @@ class Compared:
         digits: Decimals that the paper gives.
         reason: Why our value is blank, in words.
         coarsest: Largest difference that may pass for none, whatever the noise.
+        more_cases: How many times the paper's number of test cases is behind ours.
     """
 
     value: float
@@ -62,6 +64,7 @@ class Compared:
     digits: int = 3
     reason: str = ""
     coarsest: float = math.inf
+    more_cases: float = 1.0
 
     @property
     def difference(self) -> float:
@@ -72,7 +75,7 @@ class Compared:
     def tolerance(self) -> float:
         """Largest difference that noise and rounding explain."""
         half_width = (self.high - self.low) / 2
-        return math.sqrt(2) * half_width + 0.5 * 10.0**-self.digits
+        return math.sqrt(1 + self.more_cases) * half_width + 0.5 * 10.0**-self.digits
 
     @property
     def verdict(self) -> Verdict:
@@ -154,7 +157,10 @@ def exactly(value: float, **known: object) -> Compared:
 
 
 def closed_share(
-    closed: GapClosed, paper: float | None = None, implied: float | None = None
+    closed: GapClosed,
+    paper: float | None = None,
+    implied: float | None = None,
+    more_cases: float = 1.0,
 ) -> Compared:
     """Turn a share of a gap into per cent beside the paper's."""
     return Compared(
@@ -167,6 +173,7 @@ def closed_share(
         digits=0 if paper is None or float(paper).is_integer() else 1,
         reason=closed.reason,
         coarsest=max(COARSEST_SHARE, abs(paper or 0.0) / 2),
+        more_cases=more_cases,
     )
 
 

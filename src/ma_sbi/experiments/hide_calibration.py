@@ -76,8 +76,8 @@ class HideCalibration(TrialExperiment):
         "noise differ. The remark has median and quartiles over seeds; rows without one "
         "have one seed. The equivalence with the oracle is tested by two one-sided "
         "paired tests. The paper's raw values are medians for the flow and means for the "
-        "diffusion model; ours are means. RoPE's twelve observations are different ones "
-        "here, in the paper three in four regimes."
+        "diffusion model; ours are means. RoPE gets twelve observations at a time, "
+        "different ones here, in the paper three in four regimes."
     )
 
     def cells(self, budget: Budget) -> Sequence[Cell]:

@@ -52,8 +52,8 @@ class RoPESweeps(TrialExperiment):
     title = "RoPE, N_s and N_o"
     place = "the appendix on the faithful RoPE sweep"
     note = (
-        "SLCP, MAF, one seed. N_s: simulations in the transport, with twelve observations. "
-        "N_o: observations in the transport, with 2000 simulations; those beyond the "
+        "SLCP, MAF, one seed. N_s: simulations in the transport, twelve observations at a "
+        "time. N_o: observations in the transport, with 2000 simulations; those beyond the "
         "twelve are unlabelled. `rope_paper_ot_only` leaves out step 2. Below: what the "
         "paper has not: gamma with 2000 unlabelled observations, and RoPE's own setting, a "
         "flow with an embedding net. The twelve are different observations here, in the "

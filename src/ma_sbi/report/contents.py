@@ -33,11 +33,12 @@ __all__ = ["RULE", "Drawing", "Drawn", "Report", "Section", "gather", "progress_
 
 RULE = (
     "A figure of the paper is reproduced if ours differs from it by no more than noise and "
-    "rounding explain: by sqrt(2) times half the width of our 95 % interval (the paper's "
-    "noise is taken to be as large as ours), and half a unit of the paper's last digit. If "
-    "it differs by more, it is better if the method, whoever's it is, does better than the "
-    "paper says, else not reproduced. Where the paper gives the share of the gap that is "
-    "closed, the share is judged, else the metric itself; less harm than the paper's is "
+    "rounding explain: by sqrt(1 + m) times half the width of our 95 % interval, and half "
+    "a unit of the paper's last digit. m is our number of test cases over the paper's (4 "
+    "on SLCP, 1 elsewhere): its figures are taken to have the noise of so many cases. If "
+    "ours differs by more, it is better if the method, whoever's it is, does better than "
+    "the paper says, else not reproduced. Where the paper gives the share of the gap that "
+    "is closed, the share is judged, else the metric itself; less harm than the paper's is "
     "judged by the metric, since a share of harm is small where the gap is wide. It is too "
     "noisy to say where noise would let much pass: 50 points of a share or half of the "
     "paper's, 0.1 of C2ST, half of an error. There is no verdict without an interval, or "
