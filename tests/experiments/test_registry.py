@@ -9,7 +9,7 @@ from ma_sbi.experiments import Budget, Store, get_experiment
 from ma_sbi.experiments.cell import Cell, Measurement
 from ma_sbi.experiments.registry import EXPERIMENTS
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trials import World
+from ma_sbi.experiments.trial_world import World
 from ma_sbi.report.tables import make_tables
 from ma_sbi.tasks import get_task
 

@@ -9,7 +9,8 @@ import torch
 from ma_sbi.experiments import Budget, Laboratory
 from ma_sbi.experiments.registry import EXPERIMENTS
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, ONLY
-from ma_sbi.experiments.trials import FORMS, World, backbone_of, run_trial
+from ma_sbi.experiments.trial_world import World
+from ma_sbi.experiments.trials import FORMS, backbone_of, run_trial
 from ma_sbi.methods import METHODS
 from ma_sbi.tasks import get_task
 

@@ -11,7 +11,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.main_results import TASKS
-from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
+from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment, possible
 from ma_sbi.experiments.trial_tables import TASK_NAMES, Published, curve, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 
@@ -103,9 +103,8 @@ class CalibrationSize(TrialExperiment):
             for seed in budget.seeds_of()
             for task in TASKS
             for size in SIZES[: 2 if budget.quick else None]
-            for method in ("npe", *METHODS, *EXTRA_ROWS, "oracle")
+            for method in possible(("npe", *METHODS, *EXTRA_ROWS, "oracle"), task)
             if size == 500 or (method in METHODS and task in ONLY_ON.get(method, TASKS))
-            if not (method == "exact" and task == "ddm")
         ]
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:

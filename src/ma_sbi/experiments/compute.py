@@ -13,7 +13,8 @@ from ma_sbi.experiments.cell import Backbone, Cell, Measurement
 from ma_sbi.experiments.comparing import Compared, Line
 from ma_sbi.experiments.laboratory import Laboratory, fit_backbone
 from ma_sbi.experiments.trial_experiment import TrialExperiment
-from ma_sbi.experiments.trials import World, backbone_of, make_method, materials_of
+from ma_sbi.experiments.trial_world import World
+from ma_sbi.experiments.trials import backbone_of, make_method, materials_of
 
 __all__ = ["Compute"]
 

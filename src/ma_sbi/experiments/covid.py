@@ -15,25 +15,21 @@ from ma_sbi.datasets import COUNTRIES, PAPER_COUNTRIES, Windows, covid_windows, 
 from ma_sbi.encoders import HashEncoder, SentenceEncoder
 from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
-from ma_sbi.experiments.comparing import Compared, Line
-from ma_sbi.experiments.experiment import Experiment
+from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.laboratory import Laboratory
+from ma_sbi.experiments.real_experiment import BASELINE, PREFLIGHT, RealExperiment
 from ma_sbi.experiments.real_parts import (
     Part,
     conditional_part,
-    decomposition_bars,
     gain_in_per_cent,
     measure_preflight,
-    preflight_lines,
 )
 from ma_sbi.experiments.real_worlds import (
     COVID_FILE,
     as_setting,
-    backbone_of,
     fortnight_backbone,
     missing_file,
 )
-from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.report import plot_gains
 from ma_sbi.studies.covid import WindowStudy, gains
@@ -61,10 +57,9 @@ QUICK = (
     "paper-loo-known_dispersion",
     "paper-loo-simulated",
 )
-PREFLIGHT = "preflight"
 CONDITIONAL = "conditional-only"
 METHODS = (
-    "NPE",
+    BASELINE,
     "point",
     "marginal-only",
     CONDITIONAL,
@@ -79,21 +74,21 @@ METHODS = (
 # An automatic width is chosen anew for each window, which takes long where each of 710
 # windows is left out by itself.
 ALL_METHODS_BUT = {"ten-loo": METHODS[7:]}
-BASELINES = ("NPE", "pooled", "shuffled")
+BASELINES = (BASELINE, "pooled", "shuffled")
 PARTS = (
-    Part("marginal", "NPE", "marginal-only", "point"),
-    Part("conditional", "NPE", CONDITIONAL, "point"),
-    Part("both", "NPE", "point", "point"),
-    Part("breadth, no context", "NPE", "pooled", "stochastic"),
+    Part("marginal", BASELINE, "marginal-only", "point"),
+    Part("conditional", BASELINE, CONDITIONAL, "point"),
+    Part("both", BASELINE, "point", "point"),
+    Part("breadth, no context", BASELINE, "pooled", "stochastic"),
     Part("what context adds", "pooled", "stochastic", "stochastic"),
-    Part("breadth and context", "NPE", "stochastic", "stochastic"),
+    Part("breadth and context", BASELINE, "stochastic", "stochastic"),
 )
 BY_COUNTRY = METHODS[4:5] + METHODS[7:8] + METHODS[9:]
 # As in the bootstrap of gains: fortnights this close are alike.
 BLOCK = 6
 
 
-class Covid(Experiment):
+class Covid(RealExperiment):
     """Every method on windows of daily counts, in nats per window."""
 
     name = "covid"
@@ -107,6 +102,15 @@ class Covid(Experiment):
         "Intervals are from a bootstrap over blocks of six fortnights. `pooled` draws "
         "from all residuals, `shuffled` deals the regimes out at random ten times."
     )
+    names = SETTINGS
+    head = "setting"
+    methods = METHODS
+    parts = PARTS
+    about = ("country", "time")
+    group = "time"
+    block = BLOCK
+    unit = "nats per window"
+    digits = 2
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List every method in every setting."""
@@ -139,10 +143,6 @@ class Covid(Experiment):
             settings["encoder"] = "hash" if budget.quick else "sentence"
         return self.cell(method, task=setting, backbone="maf", seed=seed, settings=settings)
 
-    def backbones(self, cell: Cell) -> Sequence[Backbone]:
-        """Name the posterior of a window."""
-        return (backbone_of(cell),)
-
     def missing(self, cell: Cell) -> str:
         """Say where the counts should be."""
         return missing_file(COVID_FILE)
@@ -165,7 +165,7 @@ class Covid(Experiment):
         measured = [
             Measurement("loss", tuple(losses.tolist()), num_draws=cell.settings["draws"])
         ]
-        if cell.method == "NPE":
+        if cell.method == BASELINE:
             country = study.table["iso3"].map(cell.settings["countries"].index)
             measured += [
                 Measurement("time", tuple(study.table["time"].tolist())),
@@ -175,44 +175,42 @@ class Covid(Experiment):
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
         """Make tables of losses, gains, parts and what the residuals foretell."""
-        lines: list[Line] = []
-        for setting, losses in _tables(rows).items():
-            lines += _loss_lines(setting, losses)
-        for setting, losses in _tables(rows).items():
+        lines = self.loss_lines(rows)
+        for setting, losses in self.losses(rows).items():
             lines += _gain_lines(setting, losses)
-        for setting, parts in _parts(rows).items():
-            lines += [
-                Line(
-                    "What each part takes off the loss",
-                    {
-                        "setting": SETTINGS[setting],
-                        "variant": part.variant,
-                        "part": part.label,
-                    },
-                    raw=Compared(gain.gain, gain.low, gain.high, digits=2),
-                    metric="nats per window",
-                )
-                for part, gain in parts.items()
-            ]
-        before = rows[rows["method"] == PREFLIGHT]
-        for setting, part in before.groupby("task", sort=False):
-            name = SETTINGS[str(setting)].replace(", leave one out", "")
-            lines += preflight_lines(part, {"setting": name})
-        return lines
+        return [*lines, *self.part_lines(rows), *self.residual_lines(rows)]
+
+    def losses(self, rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+        """Gather the losses of each setting, with the country of each window."""
+        countries = rows.drop_duplicates("task").set_index("task")["settings"]
+        return {
+            setting: table.rename(columns={"country": "iso3"}).assign(
+                iso3=[countries[setting]["countries"][index] for index in table["country"]]
+            )
+            for setting, table in super().losses(rows).items()
+        }
+
+    def loss_note(self, task: str, method: str, losses: pd.DataFrame) -> str:
+        """Say how many windows there are, and what the paper prints."""
+        paper = PAPER_LOSSES.get(method) if task == "paper-loo" else None
+        said = f"; paper {paper:g}, of what is not said" if paper else ""
+        return f"{len(losses)} windows{said}"
+
+    def name_of_residuals(self, task: str) -> str:
+        """Leave out the pools, which residuals do not depend on."""
+        return SETTINGS[task].replace(", leave one out", "")
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw gains by country, and what each part takes off the loss."""
         drawn = {}
-        losses = _tables(rows).get("ten-past")
+        losses = self.losses(rows).get("ten-past")
         shown = [] if losses is None else [one for one in BY_COUNTRY if one in losses]
         if losses is not None and "pooled" in losses and shown:
             drawn["covid_gains"] = plot_gains(
                 gains(losses, over="pooled"), shown, over="a pool that ignores the context"
             )
-        parts = {SETTINGS[name]: found for name, found in _parts(rows).items()}
-        if parts:
-            drawn["covid_decomposition"] = decomposition_bars(parts, unit="nats per window")
-        return drawn
+        parts = self.part_figure(rows)
+        return drawn if parts is None else drawn | {"covid_decomposition": parts}
 
     def captions(self) -> Mapping[str, str]:
         """Say what the figures show."""
@@ -275,58 +273,16 @@ def _losses(study: WindowStudy, cell: Cell) -> np.ndarray:
     return study.losses(methods[cell.method], pools)
 
 
-def _tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Gather the losses of each setting: windows by methods, a mean over seeds."""
-    tables = {}
-    for setting, part in rows.groupby("task", sort=False):
-        npe = part[part["method"] == "NPE"]
-        if npe.empty:
-            continue
-        countries = npe.iloc[0]["settings"]["countries"]
-        where, when = (
-            npe.loc[npe["metric"] == metric, "values"].iloc[0].astype(int)
-            for metric in ("country", "time")
-        )
-        found = {
-            str(method): np.mean(np.stack(group["values"].tolist()), axis=0)
-            for method, group in part[part["metric"] == "loss"].groupby("method")
-        }
-        columns = {"iso3": [countries[index] for index in where], "time": when}
-        columns |= {name: found[name] for name in METHODS if name in found}
-        tables[str(setting)] = pd.DataFrame(columns)
-    return tables
-
-
-def _loss_lines(setting: str, losses: pd.DataFrame) -> list[Line]:
-    lines = []
-    for method in losses.columns[2:]:
-        # The interval of a mean is that of its gain over a loss of zero.
-        zero = np.zeros(len(losses))
-        mean = paired_gain(losses[method], zero, time=losses["time"], block=BLOCK)
-        paper = PAPER_LOSSES.get(method) if setting == "paper-loo" else None
-        lines.append(
-            Line(
-                "Losses",
-                {"setting": SETTINGS[setting], "method": method},
-                raw=Compared(mean.gain, mean.low, mean.high, digits=2),
-                metric="nats per window",
-                note=f"{mean.num_cases} windows"
-                + (f"; paper {paper:g}, of what is not said" if paper else ""),
-            )
-        )
-    return lines
-
-
 def _gain_lines(setting: str, losses: pd.DataFrame) -> list[Line]:
     lines = []
     for over in BASELINES:
         if over not in losses:
             continue
         for (scope, method), gain in gains(losses, over=over).items():
-            about_context = over == "NPE" or method.startswith("stochastic")
+            about_context = over == BASELINE or method.startswith("stochastic")
             if scope != "all" or not about_context:
                 continue
-            asked = (setting, over, method) == ("paper-loo", "NPE", "stochastic")
+            asked = (setting, over, method) == ("paper-loo", BASELINE, "stochastic")
             nats = f"{gain.gain:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}] nats per window"
             lines.append(
                 Line(
@@ -339,17 +295,3 @@ def _gain_lines(setting: str, losses: pd.DataFrame) -> list[Line]:
                 )
             )
     return lines
-
-
-def _parts(rows: pd.DataFrame) -> dict[str, dict[Part, PairedGain]]:
-    """Compute what each part takes off the loss, in each setting that has them all."""
-    return {
-        setting: {
-            part: paired_gain(
-                losses[part.over], losses[part.method], time=losses["time"], block=BLOCK
-            )
-            for part in PARTS
-        }
-        for setting, losses in _tables(rows).items()
-        if all({part.over, part.method} <= set(losses) for part in PARTS)
-    }

@@ -11,7 +11,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line, estimate
 from ma_sbi.experiments.main_results import TASKS
-from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
+from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment, possible
 from ma_sbi.experiments.trial_tables import TASK_NAMES, per_observation, trial_lines
 
 __all__ = ["EncoderAblation"]
@@ -39,8 +39,7 @@ class EncoderAblation(TrialExperiment):
             self.method_cell(budget, task, "ddpm", method, seed)
             for seed in budget.seeds_of()
             for task in TASKS
-            for method in METHODS
-            if not (method == "exact" and task == "ddm")
+            for method in possible(METHODS, task)
         ]
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:

@@ -18,14 +18,12 @@ from ma_sbi.datasets import load_evans_hawkins, load_response_times
 from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
 from ma_sbi.experiments.comparing import Compared, Line
-from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.laboratory import Laboratory
+from ma_sbi.experiments.real_experiment import BASELINE, PREFLIGHT, RealExperiment
 from ma_sbi.experiments.real_parts import (
     Part,
     conditional_part,
-    decomposition_bars,
     measure_preflight,
-    preflight_lines,
     read_interval,
     with_interval,
 )
@@ -34,11 +32,9 @@ from ma_sbi.experiments.real_worlds import (
     NUM_TRIALS,
     RESPONSE_TIMES_FILE,
     as_setting,
-    backbone_of,
     missing_file,
     trials_backbone,
 )
-from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.protocols import Corrections
 from ma_sbi.studies.instructions import InstructionStudy, cut_cells, simulated_cells
 from ma_sbi.tasks import DDM
@@ -64,10 +60,9 @@ CONTRASTS = {
     "simulated": ("speed", "accuracy"),
     EVANS_HAWKINS: ("no_delay", "one_second"),
 }
-PREFLIGHT = "preflight"
 SHUFFLED = ", shuffled"
 METHODS = (
-    "NPE",
+    BASELINE,
     "matched",
     "marginal-only",
     "conditional-only",
@@ -77,17 +72,17 @@ METHODS = (
     "stochastic" + SHUFFLED,
 )
 PARTS = (
-    Part("marginal", "NPE", "marginal-only", "point"),
-    Part("conditional", "NPE", "conditional-only", "point"),
-    Part("both", "NPE", "matched", "point"),
-    Part("breadth, no context", "NPE", "stochastic, pooled", "stochastic"),
+    Part("marginal", BASELINE, "marginal-only", "point"),
+    Part("conditional", BASELINE, "conditional-only", "point"),
+    Part("both", BASELINE, "matched", "point"),
+    Part("breadth, no context", BASELINE, "stochastic, pooled", "stochastic"),
     Part("what context adds", "stochastic, pooled", "stochastic", "stochastic"),
-    Part("breadth and context", "NPE", "stochastic", "stochastic"),
+    Part("breadth and context", BASELINE, "stochastic", "stochastic"),
 )
 PARAMETERS = ("v", "a", "tau")
 
 
-class Instructions(Experiment):
+class Instructions(RealExperiment):
     """Every method on people under instructions, in nats per held-out trial."""
 
     name = "instructions"
@@ -101,6 +96,14 @@ class Instructions(Experiment):
         "live on OSF only; where they are not at hand no figure of them is claimed. A "
         "loss here is near zero, so a per cent of it is a small number of nats."
     )
+    names = DATA
+    head = "data"
+    methods = METHODS
+    parts = PARTS
+    about = ("subject", "num_held_out")
+    group = "subject"  # subjects are independent, their cases are not
+    unit = "nats per trial"
+    digits = 4
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List every method on all data."""
@@ -119,10 +122,6 @@ class Instructions(Experiment):
         if method.endswith(SHUFFLED):
             settings["deals"] = 3 if budget.quick else 20
         return self.cell(method, task=data, backbone="maf", seed=seed, settings=settings)
-
-    def backbones(self, cell: Cell) -> Sequence[Backbone]:
-        """Name the posterior of a subject under a regime."""
-        return (backbone_of(cell),)
 
     def missing(self, cell: Cell) -> str:
         """Say where the response times should be."""
@@ -145,7 +144,7 @@ class Instructions(Experiment):
         corrections = _corrections(study, cell.method)
         losses = study.losses(corrections)
         measured = [_losses(losses, cell), *_effects(study, corrections, cell.task)]
-        if cell.method == "NPE":
+        if cell.method == BASELINE:
             codes = as_codes(subject, "subject", len(subject))
             held_out = study.cells.table["num_held_out"]
             measured += [
@@ -156,43 +155,51 @@ class Instructions(Experiment):
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
         """Make tables of losses, gains, effects, parts and what the residuals foretell."""
-        tables = _tables(rows)
-        lines = [one for data in tables for one in _loss_lines(data, tables[data])]
-        lines += [one for data in tables for one in _gain_lines(data, tables[data])]
+        tables = self.losses(rows)
+        lines = self.loss_lines(rows)
+        lines += [one for data in tables for one in self.gain_lines(data, tables[data])]
         lines += [one for data in tables for one in _shuffled_lines(data, rows)]
         if rows.shape[0] and EVANS_HAWKINS not in tables:
             lines.append(
                 Line(
                     "Gains",
-                    {"data": DATA[EVANS_HAWKINS], "over": "NPE", "method": "matched"},
+                    {"data": DATA[EVANS_HAWKINS], "over": BASELINE, "method": "matched"},
                     raw=Compared(math.nan, paper=PAPER_GAIN, digits=1, reason=NOT_AT_HAND),
                     metric="gain, nats per trial",
                     note=f"not run: {NOT_AT_HAND}; the paper's is in per cent",
                 )
             )
         lines += _effect_lines(rows)
-        for data, parts in _parts(rows).items():
-            lines += [
+        return [*lines, *self.part_lines(rows), *self.residual_lines(rows)]
+
+    def loss_note(self, task: str, method: str, losses: pd.DataFrame) -> str:
+        """Say how many cases, subjects and trials there are."""
+        return (
+            f"{len(losses)} cases of {losses['subject'].nunique()} subjects, "
+            f"{losses['num_held_out'].sum()} trials"
+        )
+
+    def gain_lines(self, data: str, losses: pd.DataFrame) -> list[Line]:
+        """Show the gain of every method over NPE."""
+        lines = []
+        for method in [one for one in METHODS[1:] if one in losses]:
+            gain = self.gain(losses, BASELINE, method)
+            lines.append(
                 Line(
-                    "What each part takes off the loss",
-                    {"data": DATA[data], "variant": part.variant, "part": part.label},
-                    raw=Compared(gain.gain, gain.low, gain.high, digits=4),
-                    metric="nats per trial",
+                    "Gains",
+                    {"data": DATA[data], "over": BASELINE, "method": method},
+                    # In nats: these losses are near zero, and a share of nothing is noise.
+                    raw=Compared(gain.gain, gain.low, gain.high, better="higher", digits=4),
+                    metric="gain, nats per trial",
+                    note=f"Wilcoxon p = {gain.p_value:.1g}",
                 )
-                for part, gain in parts.items()
-            ]
-        before = rows[rows["method"] == PREFLIGHT]
-        for data, part in before.groupby("task", sort=False):
-            lines += preflight_lines(part, {"data": DATA[str(data)]})
+            )
         return lines
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw what each part takes off the loss."""
-        parts = {DATA[name]: found for name, found in _parts(rows).items()}
-        if not parts:
-            return {}
-        bars = decomposition_bars(parts, unit="nats per trial")
-        return {"instructions_decomposition": bars}
+        parts = self.part_figure(rows)
+        return {} if parts is None else {"instructions_decomposition": parts}
 
     def captions(self) -> Mapping[str, str]:
         """Say what the figure shows."""
@@ -273,66 +280,6 @@ def _effects(
     return measured
 
 
-def _tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Gather the losses on each data set: cases by methods, a mean over seeds."""
-    tables = {}
-    for data, part in rows.groupby("task", sort=False):
-        npe = part[part["method"] == "NPE"]
-        if npe.empty:
-            continue
-        found = {
-            str(method): np.mean(np.stack(group["values"].tolist()), axis=0)
-            for method, group in part[part["metric"] == "loss"].groupby("method")
-        }
-        about = {
-            name: npe.loc[npe["metric"] == name, "values"].iloc[0].astype(int)
-            for name in ("subject", "num_held_out")
-        }
-        losses = {name: found[name] for name in METHODS if name in found}
-        tables[str(data)] = pd.DataFrame(about | losses)
-    return tables
-
-
-def _gain(losses: pd.DataFrame, over: Any, method: str) -> PairedGain:
-    """Compare two methods; subjects are independent, their cases are not."""
-    return paired_gain(over, losses[method], time=losses["subject"], block=1)
-
-
-def _loss_lines(data: str, losses: pd.DataFrame) -> list[Line]:
-    lines = []
-    for method in losses.columns[2:]:
-        # The interval of a mean is that of its gain, turned round, over zero.
-        mean = _gain(losses, np.zeros(len(losses)), method)
-        lines.append(
-            Line(
-                "Losses",
-                {"data": DATA[data], "method": method},
-                raw=Compared(-mean.gain, -mean.high, -mean.low, digits=4),
-                metric="nats per trial",
-                note=f"{len(losses)} cases of {losses['subject'].nunique()} subjects, "
-                f"{losses['num_held_out'].sum()} trials",
-            )
-        )
-    return lines
-
-
-def _gain_lines(data: str, losses: pd.DataFrame) -> list[Line]:
-    lines = []
-    for method in losses.columns[3:]:
-        gain = _gain(losses, losses["NPE"], method)
-        lines.append(
-            Line(
-                "Gains",
-                {"data": DATA[data], "over": "NPE", "method": method},
-                # In nats: these losses are near zero, and a share of nothing is noise.
-                raw=Compared(gain.gain, gain.low, gain.high, better="higher", digits=4),
-                metric="gain, nats per trial",
-                note=f"Wilcoxon p = {gain.p_value:.1g}",
-            )
-        )
-    return lines
-
-
 def _shuffled_lines(data: str, rows: pd.DataFrame) -> list[Line]:
     """Compare true labels with labels dealt out at random."""
     rows = rows[rows["task"] == data]
@@ -376,12 +323,3 @@ def _effect_lines(rows: pd.DataFrame) -> list[Line]:
             )
         )
     return lines
-
-
-def _parts(rows: pd.DataFrame) -> dict[str, dict[Part, PairedGain]]:
-    """Compute what each part takes off the loss, on all data that have them all."""
-    return {
-        data: {part: _gain(losses, losses[part.over], part.method) for part in PARTS}
-        for data, losses in _tables(rows).items()
-        if all({part.over, part.method} <= set(losses) for part in PARTS)
-    }

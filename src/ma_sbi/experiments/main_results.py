@@ -9,7 +9,7 @@ import pandas as pd
 from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
-from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, ONLY, TrialExperiment
+from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, ONLY, TrialExperiment, possible
 from ma_sbi.experiments.trial_tables import Published, trial_lines
 from ma_sbi.methods import METHODS
 
@@ -98,10 +98,9 @@ class MainResults(TrialExperiment):
             for seed in budget.seeds_of()
             for task in TASKS
             for backbone in BACKBONES
-            for method in ORDER
+            for method in possible(ORDER, task)
             if ONLY.get(method, backbone) == backbone
             and not (budget.quick and backbone == "ddpm" and method in SLOW_RIVALS)
-            and not (method == "exact" and task == "ddm")
         ]
 
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:

@@ -14,18 +14,16 @@ from ma_sbi.experiments.budget import NUM_OBSERVATIONS, Budget
 from ma_sbi.experiments.cell import Backbone, Cell, Measurement
 from ma_sbi.experiments.experiment import Experiment
 from ma_sbi.experiments.laboratory import Laboratory
-from ma_sbi.experiments.trials import (
-    BY_MEAN,
-    backbone_of,
-    run_trial,
-    starts_from_posterior,
-)
+from ma_sbi.experiments.trial_world import BY_MEAN
+from ma_sbi.experiments.trials import backbone_of, run_trial, starts_from_posterior
 
-__all__ = ["EXTRA_ROWS", "ONLY", "TrialExperiment"]
+__all__ = ["EXTRA_ROWS", "ONLY", "TrialExperiment", "possible"]
 
 VERSION = 1
 EXTRA_ROWS = ("prior", "ma_sbi_marginal", "ma_sbi_shuffled", "exact")
 """Rows that every table has beside the methods it compares."""
+# Bayes' rule cannot be computed from the summary of many trials.
+NO_EXACT = ("ddm",)
 
 ONLY = {
     "classifier_free": "ddpm",
@@ -88,6 +86,11 @@ SLOW = {
     "fmcpe": 120.0,
     "npe_rs": 80.0,
 }
+
+
+def possible(methods: Sequence[str], task: str) -> list[str]:
+    """Leave Bayes' rule out where it cannot be computed."""
+    return [one for one in methods if one != "exact" or task not in NO_EXACT]
 
 
 class TrialExperiment(Experiment):
