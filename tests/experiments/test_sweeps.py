@@ -20,5 +20,5 @@ def rows(tmp_path):
 def test_each_panel_varies_one_option_and_averages_seeds(rows):
     figure = CorrectorNetwork().figures(rows)["corrector_network"]
     width, decay = ([axis.lines[0].get_xydata().tolist()] for axis in figure.axes)
-    assert width == [[[32, 0.5], [64, 0.5], [256, 0.5]]]
+    assert width == [[[32, 0.5], [64, 0.5], [128, 0.5], [256, 0.5]]]
     assert decay == [[[at, pytest.approx(0.6)] for at in (1e-5, 1e-4, 1e-3, 1e-2)]]

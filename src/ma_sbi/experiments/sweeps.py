@@ -28,11 +28,13 @@ class OptionSweep(TrialExperiment):
     Attributes:
         varied: Names of the options, which head columns of the table.
         default: Methods whose own settings stand beside the sweep.
+        usual: What the first of them has for an option, a point of the curves as well.
         backbone: Kind of posterior.
     """
 
     varied: ClassVar[tuple[str, ...]]
     default: ClassVar[tuple[str, ...]]
+    usual: ClassVar[Mapping[str, float]] = {}
     backbone: ClassVar[str] = "maf"
 
     @abstractmethod
@@ -72,6 +74,14 @@ class OptionSweep(TrialExperiment):
             for name in [one for one in self.varied if one in options][-1:]:
                 curve = found.setdefault(name, {}).setdefault(row["method"], {})
                 curve.setdefault(options[name], []).append(per_observation(row).mean())
+        usual = [
+            per_observation(row).mean()
+            for _, row in rows.iterrows()
+            if row["method"] == self.default[0] and not row["settings"]["options"]
+        ]
+        for name, at in self.usual.items() if usual else ():
+            for curve in found.get(name, {}).values():
+                curve[at] = usual
         panels = {
             name: {
                 method: {at: float(np.mean(values)) for at, values in curve.items()}
@@ -102,6 +112,7 @@ class CorrectorNetwork(OptionSweep):
     )
     varied = ("hidden", "weight_decay")
     default = ("ma_sbi_paper", "ma_sbi")
+    usual: ClassVar = {"hidden": 128}
 
     def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield widths, then weight decays."""
@@ -143,6 +154,7 @@ class NNPEScale(OptionSweep):
     varied = ("scale",)
     backbone = "ddpm"
     default = ("nnpe_isotropic", "nnpe_matched", "nnpe")
+    usual: ClassVar = {"scale": 0.3}
 
     def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield scales around the default."""

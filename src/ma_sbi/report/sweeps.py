@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -21,6 +22,8 @@ COLOURS = {
     "exact": "#111111",
     "prior": "#999999",
 }
+# For other curves, one after another.
+SPARE_COLOURS = ("#17becf", "#bcbd22", "#393b79", "#e7969c", "#637939", "#843c39")
 
 
 def plot_sweeps(
@@ -47,12 +50,16 @@ def plot_sweeps(
     axes = figure.subplots(lines, columns, squeeze=False).flatten()
     for unused in axes[len(panels) :]:
         unused.set_axis_off()
+    others = dict.fromkeys(
+        name for curves in panels.values() for name in curves if name not in COLOURS
+    )
+    colours = COLOURS | dict(zip(others, cycle(SPARE_COLOURS), strict=False))
     drawn: dict[str, Any] = {}
     for axis, (title, curves) in zip(axes, panels.items(), strict=False):
         for name, curve in curves.items():
             points = sorted(curve.items())
-            style = {"color": COLOURS[name]} if name in COLOURS else {}
-            drawn[name] = axis.plot(*zip(*points, strict=True), "o-", ms=4, **style)[0]
+            style = {"ms": 4, "color": colours[name]}
+            drawn[name] = axis.plot(*zip(*points, strict=True), "o-", **style)[0]
         for name, value in _levels(levels, title).items():
             style = {"color": COLOURS.get(name, "0.5")}
             drawn[name] = axis.axhline(value, ls="--", lw=1, **style)
