@@ -68,11 +68,6 @@ def test_the_key_survives_the_journey_through_json():
     assert again.key == with_tuple.key
 
 
-def test_the_commit_does_not_matter(monkeypatch):
-    monkeypatch.setenv("MA_SBI_COMMIT", "another")
-    assert replace(CELL).key == CELL.key
-
-
 @pytest.mark.parametrize(
     "bad", [object(), {1, 2}, float("nan")], ids=["object", "set", "nan"]
 )

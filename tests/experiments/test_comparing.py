@@ -60,6 +60,28 @@ def test_a_number_without_noise_is_allowed_only_rounding():
     assert exactly(0.1240, paper=0.123).verdict == "not reproduced"
 
 
+def test_few_seeds_widen_an_interval_by_as_much_as_they_matter():
+    rng = np.random.default_rng(0)
+    cases, seeds = rng.normal(size=(1, 40)), rng.normal(size=(3, 1))
+    half = [
+        (one.high - one.low) / 2
+        for one in (estimate(cases), estimate(cases + 1e-9 * seeds), estimate(seeds.T))
+    ]
+    assert half[1] == pytest.approx(half[0], rel=1e-6)
+    both = estimate(1e-9 * cases + seeds)
+    assert (both.high - both.low) / 2 == pytest.approx(half[2], rel=1e-6)
+
+
+def test_the_verdict_rests_on_the_share_else_on_the_metric():
+    share, metric = Compared(**OURS, paper=1.0), Compared(**OURS, paper=9.0)
+    blank = Compared(math.nan, paper=93.0, reason="no gap")
+    assert Line("t", {}, raw=metric, closed=share).judged is share
+    found = Line("t", {}, raw=metric, closed=blank)
+    assert found.judged is metric
+    assert found.verdict == metric.verdict
+    assert Line("t", {}, closed=blank).judged is None
+
+
 def test_estimate_has_the_t_interval():
     values = np.random.default_rng(0).normal(3.0, 2.0, size=7)
     ours = estimate(values, paper=3.0, better="lower")

@@ -14,7 +14,7 @@ def lines(tmp_path):
     rng, store = np.random.default_rng(0), Store(tmp_path)
     cells = [c for c in EXPERIMENT.cells(Budget()) if c.method in LEVELS]
     for cell in cells:
-        noise = 0.002 * rng.standard_normal(12)
+        noise = 0.002 * rng.standard_normal(48)
         values = tuple(LEVELS[cell.method] + noise)
         store.write(cell, [Measurement("c2st", values)], 1.0)
     return EXPERIMENT.lines(store.rows(cells))
@@ -32,6 +32,11 @@ def test_ma_sbi_is_equivalent_to_the_oracle_and_npe_is_not(lines):
     assert ours.verdict == "reproduced"
     assert tested["ddpm", "npe"].note.startswith("not shown")
     assert ("ddpm", "oracle") not in tested
+    # 48 observations, the paper's twelve cases; noise over observations and seeds.
+    assert ours.raw.more_cases == 4
+    assert ours.raw.high - ours.raw.low == pytest.approx(
+        2 * 1.96 * 0.002 * (2 / 480) ** 0.5 * 2**0.5, rel=0.5
+    )
 
 
 def test_medians_are_over_ten_seeds(lines):

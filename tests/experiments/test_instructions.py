@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
-import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from ma_sbi.experiments import Budget
-from ma_sbi.experiments.instructions import DATA, METHODS, Instructions
+from ma_sbi.experiments.instructions import DATA, METHODS, Instructions, _effects
 from ma_sbi.experiments.real_worlds import RESPONSE_TIMES_FILE, missing_file
 from tests.experiments.finishing import finish
 
@@ -59,11 +61,17 @@ def test_matching_takes_the_effect_out_of_the_boundary(lines):
     assert effect["marginal-only"] == pytest.approx(effect["NPE"], abs=0.2)
 
 
-def test_few_subjects_have_wide_intervals(lines):
+def test_few_subjects_have_wide_intervals():
+    table = pd.DataFrame({"subject": list("aabbcc"), "regime": ["speed", "accuracy"] * 3})
+    study = SimpleNamespace(
+        cells=SimpleNamespace(table=table),
+        effect=lambda *_: pd.DataFrame({"effect": [1.0, 2.0, 3.0], "error": 0.1}),
+    )
+    found = {one.metric: one.values[0] for one in _effects(study, None, SMALL)}
     # Three subjects: a t distribution with two degrees of freedom.
-    found = next(one for key, one in lines.items() if key[0].startswith("Effect")).raw
-    assert found.low < found.value < found.high
-    assert np.isclose(found.high - found.value, found.value - found.low, rtol=1e-3)
+    reach = 0.1 * stats.t.ppf(0.975, 2)
+    assert found["effect_on_a_low"] == pytest.approx(2.0 - reach)
+    assert found["effect_on_a_high"] == pytest.approx(2.0 + reach)
 
 
 def test_no_figure_is_claimed_of_data_that_are_not_at_hand(lines):

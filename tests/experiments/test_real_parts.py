@@ -7,9 +7,7 @@ import torch
 
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.real_parts import (
-    Part,
     conditional_part,
-    decomposition_bars,
     gain_in_per_cent,
     measure_preflight,
     preflight_lines,
@@ -71,11 +69,3 @@ def test_too_few_observations_leave_lines_blank(tmp_path):
     assert lines[0].raw.value == pytest.approx(100 / 6, rel=1e-4)
     assert lines[0].note.startswith("stochastic")
     assert all(math.isnan(line.raw.value) and line.raw.reason for line in lines[2:])
-
-
-def test_there_is_a_panel_for_each_setting():
-    part = Part("marginal", "NPE", "marginal-only", "point")
-    gain = PairedGain(1.0, 0.5, 2.0, 0.1, 0.1, 9)
-    figure = decomposition_bars({"one": {part: gain}, "two": {part: gain}}, unit="nats")
-    assert [axis.get_title(loc="left") for axis in figure.axes] == ["one", "two"]
-    assert figure.axes[0].patches[0].get_width() == 1.0

@@ -7,6 +7,7 @@ import pytest
 
 from ma_sbi.experiments import Budget, Store, get_experiment
 from ma_sbi.experiments.cell import Cell, Measurement
+from ma_sbi.experiments.real_experiment import RealExperiment
 from ma_sbi.experiments.registry import EXPERIMENTS
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
 from ma_sbi.experiments.trial_world import World
@@ -80,10 +81,9 @@ def test_listing_cells_twice_gives_the_same_cells(experiment):
 
 @every
 def test_a_quick_cell_is_never_taken_for_a_full_one(experiment):
-    full, quick = ({c.key for c in experiment.cells(b)} for b in BUDGETS)
+    full, quick = ({c.key: c for c in experiment.cells(b)} for b in BUDGETS)
     # Exact numbers cost nothing, and are the same in either.
-    free = {"theorem_1", "channels", "decomposition"}
-    assert not full & quick or experiment.name in free
+    assert all(full[key].backbone == "exact mean" for key in full.keys() & quick.keys())
 
 
 @every
@@ -113,12 +113,15 @@ def test_every_figure_has_a_caption_that_is_a_sentence(experiment):
 
 @every
 def test_tables_of_methods_have_the_four_extra_rows(experiment):
-    if not isinstance(experiment, TrialExperiment):
-        pytest.skip("not a table of trials")
     if experiment.name in ("posteriors", "compute"):
         pytest.skip("one observation, or seconds")
+    extra = {TrialExperiment: EXTRA_ROWS, RealExperiment: ("prior", "marginal-only")}
+    expected = [rows for kind, rows in extra.items() if isinstance(experiment, kind)]
+    if not expected:
+        pytest.skip("no table of methods")
     found = {cell.method for cell in experiment.cells(Budget())}
-    assert found >= set(EXTRA_ROWS)
+    assert found >= set(*expected)
+    assert any("shuffled" in method for method in found)
 
 
 trials = pytest.mark.parametrize(
@@ -147,8 +150,12 @@ def test_every_trial_has_a_line_and_every_share_its_ends(experiment, tmp_path):
         level = {"npe": 0.9, "oracle": 0.6}.get(cell.method, 0.7)
         values = tuple(level + 0.01 * rng.random(num_cases(cell)))
         metric = "mse" if "rows" in cell.settings else "c2st"
-        store.write(cell, [Measurement(metric, values)], 1.0)
+        measured = [Measurement(metric, values)]
+        if "keep_draws" in cell.settings:
+            measured.append(Measurement("draws", tuple(rng.random(800))))
+        store.write(cell, measured, 1.0)
     lines = experiment.lines(store.rows(cells))
+    assert set(experiment.figures(store.rows(cells))) == set(experiment.captions())
     shown = [row for table in make_tables(lines) for row in table.rows]
     assert not [entry for row in shown for entry in row if entry.text in ("nan", "<NA>")]
     named = {line.labels["method"] for line in lines if "method" in line.labels}

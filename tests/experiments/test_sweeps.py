@@ -4,21 +4,37 @@ import pytest
 
 from ma_sbi.experiments import Budget, Store
 from ma_sbi.experiments.cell import Measurement
-from ma_sbi.experiments.sweeps import CorrectorNetwork
+from ma_sbi.experiments.sweeps import CorrectorNetwork, NNPEScale
+from ma_sbi.experiments.trials import FORMS
 
 
-@pytest.fixture
-def rows(tmp_path):
-    """Let the value of a cell be its seed, with a tenth for weight decay."""
-    store, cells = Store(tmp_path), CorrectorNetwork().cells(Budget(seeds=2))
+def rows_of(experiment, folder, usual):
+    """Let a value be the seed, a tenth more for weight decay and two for the usual."""
+    store, cells = Store(folder), experiment.cells(Budget(seeds=2))
     for cell in cells:
-        value = cell.seed + 0.1 * ("weight_decay" in cell.settings["options"])
-        store.write(cell, [Measurement("c2st", (value,) * 12)], 1.0)
+        options = cell.settings["options"]
+        value = cell.seed + 0.1 * ("weight_decay" in options)
+        value += 0.2 * (cell.method == usual and not options)
+        store.write(cell, [Measurement("c2st", (value,) * 48)], 1.0)
     return store.rows(cells)
 
 
-def test_each_panel_varies_one_option_and_averages_seeds(rows):
+def test_each_panel_varies_one_option_and_averages_seeds(tmp_path):
+    rows = rows_of(CorrectorNetwork(), tmp_path, "ma_sbi_paper")
     figure = CorrectorNetwork().figures(rows)["corrector_network"]
-    width, decay = ([axis.lines[0].get_xydata().tolist()] for axis in figure.axes)
-    assert width == [[[32, 0.5], [64, 0.5], [128, 0.5], [256, 0.5]]]
-    assert decay == [[[at, pytest.approx(0.6)] for at in (1e-5, 1e-4, 1e-3, 1e-2)]]
+    width, decay = (dict(axis.lines[0].get_xydata().tolist()) for axis in figure.axes)
+    assert width == pytest.approx({32: 0.5, 64: 0.5, 128: 0.7, 256: 0.5})
+    assert decay == pytest.approx(dict.fromkeys((1e-5, 1e-4, 1e-3, 1e-2), 0.6))
+
+
+def test_the_usual_scale_is_a_point_of_the_curve(tmp_path):
+    rows = rows_of(NNPEScale(), tmp_path, "nnpe_isotropic")
+    (axis,) = NNPEScale().figures(rows)["nnpe_scale"].axes
+    curve = dict(axis.lines[0].get_xydata().tolist())
+    assert curve == pytest.approx({0.03: 0.5, 0.1: 0.5, 0.3: 0.7, 1.0: 0.5, 3.0: 0.5})
+
+
+def test_the_usual_point_is_what_the_method_has():
+    assert FORMS["nnpe_isotropic"]().scale == NNPEScale.usual["scale"]
+    network = FORMS["ma_sbi_network"]().corrector.recipe
+    assert network.hidden == CorrectorNetwork.usual["hidden"]

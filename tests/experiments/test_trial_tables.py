@@ -127,3 +127,35 @@ def test_the_gap_itself_is_compared_with_the_papers(rows):
 def test_a_curve_averages_seeds():
     rows = pd.DataFrame({"n": [1, 1, 2], "value": [0.0, 1.0, 3.0]})
     assert curve(rows, "n") == {1.0: 0.5, 2.0: 3.0}
+
+
+@pytest.mark.parametrize(("task", "num", "more"), [("slcp", 48, 4), ("slcp", 4, 1)])
+@pytest.mark.parametrize("of_slcp", [True, False])
+def test_the_papers_noise_is_that_of_its_cases(task, num, more, of_slcp):
+    made = [
+        row(
+            method,
+            level + 0.01 * np.sin(np.arange(num)),
+            task=task if of_slcp else "gaussian_linear",
+            settings={"observations": num, "cases": "some"},
+        )
+        for method, level in (("npe", 0.8), ("half", 0.75), ("oracle", 0.7))
+    ]
+    paper = Published(0.76, 40.0, 0.8, 0.7)
+    lines = trial_lines(pd.DataFrame(made), "t", published=lambda row: paper)
+    numbers = [one for line in lines for one in (line.raw, line.closed) if one]
+    assert len(numbers) == 5  # the gap, three metrics, a share
+    assert {one.more_cases for one in numbers} == {more if of_slcp else 1}
+
+
+def test_an_infinite_value_leaves_the_papers_share_in_its_place():
+    made = [
+        row(m, v) for m, v in (("npe", [1, 2]), ("bad", [np.inf, 1]), ("oracle", [0, 1]))
+    ]
+    for one in made:
+        one["settings"] = {"observations": 2, "cases": "some"}
+    lines = trial_lines(pd.DataFrame(made), "t", published=lambda row: Published(closed=7))
+    (share,) = [line.closed for line in lines if line.labels["method"] == "bad"]
+    assert np.isnan(share.value)
+    assert share.paper == 7
+    assert share.reason == "a value is infinite"

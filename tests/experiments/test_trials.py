@@ -1,18 +1,13 @@
 """Trials: what a cell decides, and what it does not."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-import torch
 
 from ma_sbi.experiments import Budget, Laboratory
 from ma_sbi.experiments.registry import EXPERIMENTS
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, ONLY
-from ma_sbi.experiments.trial_world import World
 from ma_sbi.experiments.trials import FORMS, backbone_of, run_trial
 from ma_sbi.methods import METHODS
-from ma_sbi.tasks import get_task
 
 QUICK = Budget(quick=True)
 MAIN = EXPERIMENTS["main_results"]
@@ -29,102 +24,6 @@ def laboratory(tmp_path_factory):
 
 def measured(cell, laboratory):
     return {one.metric: np.array(one.values) for one in run_trial(cell, laboratory)}
-
-
-def test_test_rows_are_the_same_for_every_seed_and_calibration_rows_are_not():
-    first, second = (World.of(trial("npe", seed=seed)) for seed in (0, 1))
-    assert torch.equal(first.test.x_obs, second.test.x_obs)
-    assert torch.equal(first.reference, second.reference)
-    assert not torch.equal(first.calibration.x_obs, second.calibration.x_obs)
-
-
-def test_no_test_row_is_among_what_the_posterior_is_trained_on():
-    task = get_task("gaussian_linear")
-    test = World.of(trial("npe")).test
-    for seed in range(3):
-        trained_on = task.draw(2000, seed=seed)
-        assert torch.cdist(test.theta, trained_on.theta).min() > 1e-4
-
-
-def all_cases(method, **known):
-    return replace(
-        trial(method, **known),
-        settings={k: v for k, v in trial(method, **known).settings.items() if k != "cases"},
-    )
-
-
-def test_every_observation_is_seen_in_every_regime_where_all_cases_are_tested():
-    world = World.of(all_cases("npe"))
-    num_regimes = len(world.task.regimes)
-    assert world.test.regime.tolist() == list(range(num_regimes)) * 4
-    by_observation = world.test.x_sim.unflatten(0, (4, num_regimes))
-    assert torch.equal(by_observation[:, 0], by_observation[:, 1])
-    assert torch.equal(
-        world.test.x_obs, world.task.depart(world.test.x_sim, world.test.regime)
-    )
-
-
-def test_some_cases_are_each_observation_in_one_regime_in_turn():
-    every, some = World.of(all_cases("npe")), World.of(trial("npe"))
-    picked = torch.tensor([0, 5, 10, 15])
-    assert some.test.regime.tolist() == [0, 1, 2, 3]
-    assert torch.equal(some.test.x_obs, every.test.x_obs[picked])
-    assert torch.equal(some.reference, every.reference[:, picked])
-    assert [every.test.context[row] for row in picked] == some.test.context
-
-
-def test_some_rows_are_the_first_half():
-    every = World.of(all_cases("npe", task="ddm"))
-    some = World.of(trial("npe", task="ddm"))
-    assert len(every.test.theta) == 2 * len(some.test.theta) == 20
-    assert torch.equal(some.test.x_obs, every.test.x_obs[:10])
-
-
-def test_one_observation_and_one_regime_are_picked_from_all():
-    every = World.of(all_cases("npe"))
-    one = World.of(trial("npe", observation=1, regime=2))
-    row = len(every.task.regimes) + 2
-    assert torch.equal(one.test.x_obs, every.test.x_obs[[row]])
-    assert torch.equal(one.reference, every.reference[:, [row]])
-    regime = World.of(trial("npe", regime=2))
-    assert torch.equal(regime.test.x_obs, every.test.x_obs[2::4])
-    assert torch.equal(regime.reference, every.reference[:, 2::4])
-
-
-def test_a_regime_that_is_left_out_is_in_no_calibration_row():
-    world = World.of(trial("npe", num_calibration=60, left_out=3, regime=3))
-    assert len(world.calibration.theta) == 60
-    assert set(world.calibration.regime.tolist()) == {0, 1, 2}
-    assert set(world.test.regime.tolist()) == {3}
-
-
-def test_a_context_is_right_as_often_as_it_is_said_to_be():
-    world = World.of(trial("npe", num_calibration=4000, reliability=0.25))
-    texts = [regime.text for regime in world.task.regimes]
-    said = [texts.index(text) for text in world.calibration.context]
-    right = np.mean(np.array(said) == world.calibration.regime.numpy())
-    expected = 0.25 + 0.75 / 4
-    assert abs(right - expected) < 4 * (expected * (1 - expected) / 4000) ** 0.5
-    assert torch.allclose(world.regime_weights.sum(dim=1), torch.ones(4))
-    assert world.regime_weights.max().item() == pytest.approx(expected)
-
-
-def test_shuffled_contexts_are_the_same_ones_in_another_order():
-    plain, shuffled = (World.of(trial(m)) for m in ("ma_sbi", "ma_sbi_shuffled"))
-    assert sorted(plain.calibration.context) == sorted(shuffled.calibration.context)
-    assert plain.calibration.context != shuffled.calibration.context
-    assert plain.test.context == shuffled.test.context
-
-
-def test_an_index_is_new_or_that_of_the_nearest_calibration_row():
-    new, nearest = (
-        World.of(trial("i", form="ma_sbi_index", context=how))
-        for how in ("index", "nearest")
-    )
-    assert not set(new.test.context) & set(new.calibration.context)
-    row = int(nearest.test.context[0].removeprefix("row "))
-    gaps = (nearest.calibration.x_obs - nearest.test.x_obs[0]).norm(dim=1)
-    assert row == gaps.argmin().item()
 
 
 @pytest.mark.parametrize("task", ["gaussian_linear", "two_moons"])
@@ -202,9 +101,31 @@ def test_slcp_has_the_simulations_and_the_seeds_of_the_paper():
     assert {cell.seed for cell in cells} == set(range(10))
 
 
-@pytest.mark.parametrize("form", ["ma_sbi_minilm", "ma_sbi_network", "context_to_x_paper"])
+def test_slcp_has_more_observations_each_in_one_regime_for_every_method():
+    sizes = {
+        (cell.task, cell.settings.get("cases"), cell.settings["observations"])
+        for cell in MAIN.cells(Budget())
+        if "observations" in cell.settings
+    }
+    few = {
+        (task, cases, 12)
+        for task in ("gaussian_linear", "two_moons")
+        for cases in ("some", None)  # None: the slow ones, on all
+    }
+    assert sizes == few | {("slcp", "some", 48)}
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_forms_can_be_made(form):
-    assert FORMS[form]().needs
+    assert FORMS[form]().needs is not None
+
+
+def test_the_parts_of_the_papers_network_are_parts(laboratory):
+    whole, marginal, conditional = (
+        measured(trial(f"ma_sbi_paper{part}"), laboratory)["log_score"]
+        for part in ("", "_marginal", "_conditional")
+    )
+    assert len({*whole, *marginal, *conditional}) == 3 * len(whole)
 
 
 def test_a_regime_that_cannot_have_produced_x_has_no_weight(laboratory):

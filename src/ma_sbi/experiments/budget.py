@@ -9,8 +9,8 @@ __all__ = ["NUM_OBSERVATIONS", "Budget"]
 
 # As many simulations as the tasks' own figures use (docs/tasks.md).
 NUM_SIMULATIONS = {"slcp": 100_000, "sir_delay": 50_000, "ddm": 50_000}
-# C2ST on SLCP varies from one observation to the next by far more than the gap is wide:
-# with twelve, as the paper has, nothing that closes it can be told from NPE.
+# C2ST on SLCP varies from one observation to the next by far more than the diffusion model
+# has of a gap: twelve, as elsewhere, leave it in doubt.
 NUM_OBSERVATIONS = {"slcp": 48}
 
 

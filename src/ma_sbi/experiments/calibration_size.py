@@ -12,7 +12,13 @@ from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.main_results import TASKS
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment, possible
-from ma_sbi.experiments.trial_tables import TASK_NAMES, Published, curve, trial_lines
+from ma_sbi.experiments.trial_tables import (
+    TASK_NAMES,
+    Published,
+    curve,
+    levels,
+    trial_lines,
+)
 from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["CalibrationSize"]
@@ -118,7 +124,7 @@ class CalibrationSize(TrialExperiment):
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw the metric against the number of rows."""
         rows = rows[rows["metric"].isin(["c2st", "mse"])]
-        panels, levels = {}, {}
+        panels, flat = {}, {}
         for task, part in rows.groupby("task", sort=False):
             title = TASK_NAMES[str(task)]
             panels[title] = {
@@ -126,15 +132,11 @@ class CalibrationSize(TrialExperiment):
                 for method in METHODS
                 if (part["method"] == method).any()
             }
-            levels[title] = {
-                method: part.loc[part["method"] == method, "value"].mean()
-                for method in ("npe", "oracle", "exact")
-                if (part["method"] == method).any()
-            }
+            flat[title] = levels(part, ("npe", "oracle", "exact"))
         if not panels:
             return {}
         label = "C2ST (SIR, DDM: error of the mean)"
-        drawn = plot_sweeps(panels, label, levels=levels, horizontal="n_cal")
+        drawn = plot_sweeps(panels, label, levels=flat, horizontal="n_cal")
         return {"calibration_size": drawn}
 
     def captions(self) -> Mapping[str, str]:

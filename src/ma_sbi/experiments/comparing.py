@@ -100,6 +100,8 @@ class Line:
         log_score: Mean log density of the true parameters, higher is better.
         metric: Name of the metric, for the head of its column.
         note: A remark.
+        judged: Which of the numbers the verdict rests on; None if there is no verdict.
+        verdict: Whether it agrees with the paper's.
     """
 
     table: str
@@ -109,6 +111,7 @@ class Line:
     log_score: Compared | None = None
     metric: str = ""
     note: str = ""
+    judged: Compared | None = field(init=False)
     verdict: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,12 +121,14 @@ class Line:
         by the metric, where there is one.
         """
         share, metric = (
-            "" if one is None else one.verdict for one in (self.closed, self.raw)
+            one if one is not None and one.verdict else None
+            for one in (self.closed, self.raw)
         )
-        harm = self.closed is not None and (self.closed.paper or 0.0) < 0
-        less_harm = share == "better" and harm and metric
-        decided = metric if less_harm or not share else share
-        object.__setattr__(self, "verdict", decided)
+        judged = share or metric
+        if share is not None and share.verdict == "better" and (share.paper or 0.0) < 0:
+            judged = metric or share
+        object.__setattr__(self, "judged", judged)
+        object.__setattr__(self, "verdict", judged.verdict if judged else "")
 
 
 def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:
@@ -140,8 +145,11 @@ def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:
     margins = [one for one in margins if len(one) > 1]
     if not margins or not np.isfinite(values).all():
         return Compared(mean, **known)  # type: ignore[arg-type]
-    variance = sum(one.var(ddof=1) / len(one) for one in margins)
-    freedom = min(len(one) for one in margins) - 1
+    variances = np.array([one.var(ddof=1) / len(one) for one in margins])
+    freedoms = np.array([len(one) - 1 for one in margins])
+    variance = float(variances.sum())
+    # Welch and Satterthwaite's: two seeds cost little where seeds hardly matter.
+    freedom = variance**2 / (variances**2 / freedoms).sum() if variance else 1.0
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
     return Compared(mean, mean - half, mean + half, **known)  # type: ignore[arg-type]
 
@@ -161,6 +169,7 @@ def closed_share(
     paper: float | None = None,
     implied: float | None = None,
     more_cases: float = 1.0,
+    better: Literal["higher", ""] = "higher",
 ) -> Compared:
     """Turn a share of a gap into per cent beside the paper's."""
     return Compared(
@@ -169,7 +178,7 @@ def closed_share(
         100 * closed.high,
         paper=paper,
         implied=implied,
-        better="higher",
+        better=better,
         digits=0 if paper is None or float(paper).is_integer() else 1,
         reason=closed.reason,
         coarsest=max(COARSEST_SHARE, abs(paper or 0.0) / 2),

@@ -57,8 +57,16 @@ QUICK = (
     "paper-loo-known_dispersion",
     "paper-loo-simulated",
 )
+PRIOR = "prior"
 CONDITIONAL = "conditional-only"
+SIMILAR = (
+    "stochastic, wording",
+    "stochastic, notes",
+    "stochastic, country",
+    "stochastic, country and regime",
+)
 METHODS = (
+    PRIOR,
     BASELINE,
     "point",
     "marginal-only",
@@ -66,14 +74,11 @@ METHODS = (
     "stochastic",
     "pooled",
     "shuffled",
-    "stochastic, wording",
-    "stochastic, notes",
-    "stochastic, country",
-    "stochastic, country and regime",
+    *SIMILAR,
 )
 # An automatic width is chosen anew for each window, which takes long where each of 710
 # windows is left out by itself.
-ALL_METHODS_BUT = {"ten-loo": METHODS[7:]}
+ALL_METHODS_BUT = {"ten-loo": SIMILAR}
 BASELINES = (BASELINE, "pooled", "shuffled")
 PARTS = (
     Part("marginal", BASELINE, "marginal-only", "point"),
@@ -83,7 +88,7 @@ PARTS = (
     Part("what context adds", "pooled", "stochastic", "stochastic"),
     Part("breadth and context", BASELINE, "stochastic", "stochastic"),
 )
-BY_COUNTRY = METHODS[4:5] + METHODS[7:8] + METHODS[9:]
+BY_COUNTRY = ("stochastic", *SIMILAR[:1], *SIMILAR[2:])
 # As in the bootstrap of gains: fortnights this close are alike.
 BLOCK = 6
 
@@ -260,6 +265,8 @@ def _simulated(windows: Windows, simulator: FortnightSimulator, seed: int) -> Wi
 
 def _losses(study: WindowStudy, cell: Cell) -> np.ndarray:
     pools: Any = cell.settings["pools"]
+    if cell.method == PRIOR:
+        return study.prior_losses()
     if cell.method == "shuffled":
         deals = range(cell.settings["deals"])
         return np.mean([study.losses(study.shuffled(d), pools) for d in deals], axis=0)

@@ -11,7 +11,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import Published, curve, trial_lines
+from ma_sbi.experiments.trial_tables import Published, curve, levels, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["IndexOrText"]
@@ -87,14 +87,10 @@ class IndexOrText(TrialExperiment):
             for method, part in rows.groupby("method", sort=False)
             if method in METHODS
         }
-        levels = {
-            str(method): part["value"].mean()
-            for method, part in rows.groupby("method")
-            if method in ("npe", "oracle")
-        }
         if not curves:
             return {}
-        drawn = plot_sweeps({"SLCP": curves}, "C2ST", levels=levels, horizontal="n_cal")
+        flat = levels(rows, ("npe", "oracle"))
+        drawn = plot_sweeps({"SLCP": curves}, "C2ST", levels=flat, horizontal="n_cal")
         return {"index_or_text": drawn}
 
     def captions(self) -> Mapping[str, str]:

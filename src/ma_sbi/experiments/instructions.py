@@ -61,7 +61,9 @@ CONTRASTS = {
     EVANS_HAWKINS: ("no_delay", "one_second"),
 }
 SHUFFLED = ", shuffled"
+PRIOR = "prior"
 METHODS = (
+    PRIOR,
     BASELINE,
     "matched",
     "marginal-only",
@@ -139,6 +141,8 @@ class Instructions(RealExperiment):
             return measure_preflight(
                 regime, study.x, study.predicted, subject.tolist(), cell.seed
             )
+        if cell.method == PRIOR:
+            return [_losses(study.prior_losses(), cell)]
         if cell.method.endswith(SHUFFLED):
             return _shuffled(study, cell)
         corrections = _corrections(study, cell.method)
@@ -182,7 +186,7 @@ class Instructions(RealExperiment):
     def gain_lines(self, data: str, losses: pd.DataFrame) -> list[Line]:
         """Show the gain of every method over NPE."""
         lines = []
-        for method in [one for one in METHODS[1:] if one in losses]:
+        for method in [one for one in METHODS if one in losses and one != BASELINE]:
             gain = self.gain(losses, BASELINE, method)
             lines.append(
                 Line(

@@ -11,7 +11,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import Published, curve, trial_lines
+from ma_sbi.experiments.trial_tables import Published, curve, levels, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 from ma_sbi.theory import discrete_information, symmetric_channel
 
@@ -81,16 +81,11 @@ class NoisyContext(TrialExperiment):
         }
         if not any(len(points) > 1 for points in curves.values()):
             return {}
-        levels = {
-            name: by_method[name]["value"].mean()
-            for name in ("npe", "ma_sbi_marginal", "oracle")
-            if name in by_method
-        }
         drawn = plot_sweeps(
             {"SLCP": curves},
             "C2ST",
             horizontal="information in nats",
-            levels=levels,
+            levels=levels(rows, ("npe", "ma_sbi_marginal", "oracle")),
             log=False,
         )
         return {"noisy_context": drawn}

@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from ma_sbi.experiments.cell import Backbone, Cell
 from ma_sbi.experiments.comparing import Compared, Line
 from ma_sbi.experiments.experiment import Experiment
-from ma_sbi.experiments.real_parts import Part, decomposition_bars, preflight_lines
+from ma_sbi.experiments.real_parts import Part, preflight_lines
 from ma_sbi.experiments.real_worlds import backbone_of
 from ma_sbi.metrics import PairedGain, paired_gain
+from ma_sbi.report.parts import plot_parts
 
 __all__ = ["BASELINE", "PREFLIGHT", "RealExperiment"]
 
@@ -128,7 +129,7 @@ class RealExperiment(Experiment):
     def part_figure(self, rows: pd.DataFrame) -> Figure | None:
         """Draw what each part takes off the loss; None if nothing has them all."""
         gains = {self.names[task]: found for task, found in self.part_gains(rows).items()}
-        return decomposition_bars(gains, unit=self.unit) if gains else None
+        return plot_parts(gains, unit=self.unit) if gains else None
 
     def name_of_residuals(self, task: str) -> str:
         """Name what residuals belong to."""

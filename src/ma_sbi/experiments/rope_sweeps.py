@@ -13,7 +13,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import Published, curve, trial_lines
+from ma_sbi.experiments.trial_tables import Published, curve, levels, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["RoPESweeps"]
@@ -151,8 +151,7 @@ class RoPESweeps(TrialExperiment):
             }
             if all(len(curve) > 1 for curve in curves.values()):
                 panels[sweep] = curves
-        levels = rows[rows["method"].isin(["npe", "oracle", "prior"])]
-        flat = {str(m): part["value"].mean() for m, part in levels.groupby("method")}
+        flat = levels(rows, ("npe", "oracle", "prior"))
         return {"rope_sweeps": plot_sweeps(panels, "C2ST", levels=flat)} if panels else {}
 
     def captions(self) -> Mapping[str, str]:

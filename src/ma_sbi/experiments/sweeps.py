@@ -14,7 +14,7 @@ from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
 from ma_sbi.experiments.comparing import Line
 from ma_sbi.experiments.trial_experiment import EXTRA_ROWS, TrialExperiment
-from ma_sbi.experiments.trial_tables import per_observation, trial_lines
+from ma_sbi.experiments.trial_tables import levels, per_observation, trial_lines
 from ma_sbi.report.sweeps import plot_sweeps
 
 __all__ = ["CorrectorNetwork", "NNPEScale", "SinkhornEpsilon"]
@@ -89,11 +89,10 @@ class OptionSweep(TrialExperiment):
             }
             for name, curves in found.items()
         }
-        fixed = rows[rows["method"].isin(["npe", "oracle"])]
-        levels = {str(m): part["value"].mean() for m, part in fixed.groupby("method")}
         if not panels:
             return {}
-        return {self.name: plot_sweeps(panels, "C2ST", levels=levels)}
+        flat = levels(rows, ("npe", "oracle"))
+        return {self.name: plot_sweeps(panels, "C2ST", levels=flat)}
 
     def captions(self) -> Mapping[str, str]:
         """Say what the figure shows."""

@@ -56,21 +56,6 @@ QUICK_OPTIONS: dict[str, dict[str, Any]] = {
     "rope_sinkhorn": {"grid": [0.1, 1.0]},
 }
 QUICK_ROPE = {"num_simulations": 100, "num_steps": 100}
-# Judged on all cases: their fit takes so long that more draws hardly count.
-ALL_CASES = {
-    "prior_guide",
-    "prior_guide_jacobian",
-    "rnpe",
-    "concat_simulations",
-    "frisbi",
-    "nnpe",
-    "nnpe_isotropic",
-    "nnpe_matched",
-    "classifier_free",
-    "classifier_free_guided",
-    "fmcpe",
-    "npe_rs",
-}
 # Seconds of the slowest, on one thread, in about any task; others take some ten.
 SLOW = {
     "prior_guide": 300.0,
@@ -137,8 +122,9 @@ class TrialExperiment(Experiment):
         """
         sizes: dict[str, Any] = budget.sizes(task)
         sizes.pop("observations" if task in BY_MEAN else "rows")
-        many = task in NUM_OBSERVATIONS or budget.quick
-        all_cases = (form or method) in ALL_CASES and not many
+        # Their fit takes so long that more draws hardly count.
+        all_cases = (form or method) in SLOW and not budget.quick
+        all_cases = all_cases and task not in NUM_OBSERVATIONS
         if not all_cases and regime is None and observation is None:
             sizes["cases"] = "some"
             if task in BY_MEAN:

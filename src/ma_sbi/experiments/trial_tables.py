@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,20 @@ from ma_sbi.experiments.comparing import (
 )
 from ma_sbi.metrics import gap_closed
 
-__all__ = ["METRICS", "Published", "curve", "per_observation", "trial_lines"]
+__all__ = [
+    "METRICS",
+    "Published",
+    "curve",
+    "differences",
+    "levels",
+    "per_observation",
+    "trial_lines",
+]
 
 METRICS = {"c2st": "C2ST", "mse": "MSE"}
 DIGITS = {"c2st": 3, "mse": 4}
-# The paper's, where it says: three observations in four regimes.
-PAPER_CASES = {"c2st": 12}
+# Where we have more: the paper's are three observations in four regimes.
+PAPER_CASES = {"slcp": 12}
 TASK_NAMES = {
     "gaussian_linear": "GL",
     "slcp": "SLCP",
@@ -45,12 +53,14 @@ class Published(NamedTuple):
         closed: The share of the gap, in per cent.
         npe: The metric of NPE in the same table.
         oracle: The metric of the oracle.
+        better: Whether a higher share of the gap is better, or just another one.
     """
 
     raw: float | None = None
     closed: float | None = None
     npe: float | None = None
     oracle: float | None = None
+    better: Literal["higher", ""] = "higher"
 
 
 def trial_lines(
@@ -86,15 +96,13 @@ def trial_lines(
     for key, part in sorted(ranked, key=lambda item: _position(item[0][:-1], raw, by)):
         first, method = part.iloc[0], str(key[-1])
         paper = published(first)
-        labels = dict(zip(by, key[:-1], strict=True))
-        labels["task"] = TASK_NAMES.get(labels.get("task", ""), labels.get("task", ""))
         name = METRICS[first["metric"]]
         scores = rows[rows["key"].isin(part["key"]) & (rows["metric"] == "log_score")]
         place = tuple(first[column] for column in world)
         lines.append(
             Line(
                 table,
-                {k: v for k, v in labels.items() if v != ""} | {"method": method},
+                _labels(by, key[:-1], method),
                 raw=_raw(part, paper, DIGITS[first["metric"]]),
                 closed=_closed(part, method, place, ends, paper),
                 log_score=_pooled(scores) if len(scores) else None,
@@ -118,18 +126,16 @@ def _gaps(
         known = None
         if paper.npe is not None and paper.oracle is not None:
             known = round(paper.npe - paper.oracle, 4)
-        labels = dict(zip(world, place, strict=True))
-        labels["task"] = TASK_NAMES.get(labels.get("task", ""), labels.get("task", ""))
         lines.append(
             Line(
                 f"{table}: the gap",
-                {k: v for k, v in labels.items() if v != ""} | {"method": "npe - oracle"},
-                raw=estimate(
-                    _matrix(npe) - _matrix(oracle),
+                _labels(world, place, "npe - oracle"),
+                raw=differences(
+                    npe,
+                    oracle,
                     paper=known,
                     digits=DIGITS[first["metric"]],
                     coarsest=abs(known or 0.0),
-                    more_cases=_more_cases(npe),
                 ),
                 metric=METRICS[first["metric"]],
             )
@@ -143,6 +149,15 @@ def curve(rows: pd.DataFrame, column: str) -> dict[float, float]:
     for at, value in zip(rows[column].astype(float), rows["value"], strict=True):
         points.setdefault(at, []).append(value)
     return {at: float(np.mean(values)) for at, values in sorted(points.items())}
+
+
+def levels(rows: pd.DataFrame, methods: Sequence[str]) -> dict[str, float]:
+    """Average the values of methods that nothing is varied of, as far as there are any."""
+    return {
+        method: float(rows.loc[rows["method"] == method, "value"].mean())
+        for method in methods
+        if (rows["method"] == method).any()
+    }
 
 
 def per_observation(row: pd.Series) -> np.ndarray:
@@ -169,6 +184,13 @@ def _matrix(part: pd.DataFrame) -> np.ndarray:
     return np.stack([per_observation(row) for _, row in ordered.iterrows()])
 
 
+def differences(part: pd.DataFrame, other: pd.DataFrame, **known: object) -> Compared:
+    """Average the difference of two methods on the seeds that both have."""
+    seeds = set(part["seed"]) & set(other["seed"])
+    pair = (_matrix(one[one["seed"].isin(seeds)]) for one in (part, other))
+    return estimate(np.subtract(*pair), more_cases=_more_cases(part), **known)
+
+
 def _pooled(part: pd.DataFrame, **known: object) -> Compared:
     """Average, with an interval over observations and seeds."""
     return estimate(_matrix(part), **known)
@@ -191,7 +213,7 @@ def _more_cases(part: pd.DataFrame) -> float:
     """Tell how many times the paper's number of test cases there are."""
     first = part.iloc[0]
     num = len(per_observation(first))
-    return num / PAPER_CASES.get(first["metric"], num)
+    return max(1.0, num / PAPER_CASES.get(first["task"], num))
 
 
 def _closed(
@@ -203,12 +225,25 @@ def _closed(
         return None
     seeds = set(part["seed"]) & set(npe["seed"]) & set(oracle["seed"])
     triple = [_matrix(one[one["seed"].isin(seeds)]) for one in (npe, part, oracle)]
-    if not all(np.isfinite(one).all() for one in triple):
-        return Compared(math.nan, reason="a value is infinite")
+    implied = implied_share(paper.npe, paper.raw, paper.oracle)
     if len({one.shape for one in triple}) > 1 or triple[0].size < 2:
         return None
-    implied = implied_share(paper.npe, paper.raw, paper.oracle)
-    return closed_share(gap_closed(*triple), paper.closed, implied, _more_cases(part))
+    if not all(np.isfinite(one).all() for one in triple):
+        reason = "a value is infinite"
+        return Compared(math.nan, paper=paper.closed, implied=implied, reason=reason)
+    return closed_share(
+        gap_closed(*triple), paper.closed, implied, _more_cases(part), paper.better
+    )
+
+
+def _labels(heads: Sequence[str], key: Sequence, method: str) -> dict[str, Any]:
+    """Label a line; what is empty says nothing."""
+    labels = dict(zip(heads, key, strict=True))
+    if "task" in labels:
+        labels["task"] = TASK_NAMES.get(labels["task"], labels["task"])
+    return {name: label for name, label in labels.items() if label != ""} | {
+        "method": method
+    }
 
 
 def _as_tuple(key: object) -> tuple:

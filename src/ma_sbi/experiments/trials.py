@@ -66,6 +66,8 @@ FORMS: dict[str, Callable[..., Method]] = METHODS | {
     "context_to_x_paper": partial(ContextToX, fitting=Network()),
     "ma_sbi_marginal": partial(_ma_sbi, part="marginal"),
     "ma_sbi_conditional": partial(_ma_sbi, part="conditional"),
+    "ma_sbi_paper_marginal": partial(METHODS["ma_sbi_paper"], part="marginal"),
+    "ma_sbi_paper_conditional": partial(METHODS["ma_sbi_paper"], part="conditional"),
     "ma_sbi_shuffled": _ma_sbi,
     "ma_sbi_minilm": partial(_ma_sbi, encoder="minilm"),
     "ma_sbi_network": partial(_ma_sbi, hidden=128),

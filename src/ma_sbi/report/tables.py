@@ -156,10 +156,9 @@ def _ours(line: Line, one: Compared | None) -> Entry:
 
 def _difference(line: Line) -> Entry:
     """Show the difference that the verdict rests on."""
-    candidates = [one for one in (line.closed, line.raw) if one is not None]
-    judged = [one for one in candidates if one.verdict and one.verdict == line.verdict]
-    known = [one for one in candidates if not math.isnan(one.difference)]
-    for one in [*judged, *known]:
+    for one in (line.judged, line.closed, line.raw):
+        if one is None or math.isnan(one.difference):
+            continue
         shown = _number(line, one, one.difference, keep_small=False)
         signed = shown if shown.startswith("-") else f"+{shown}"
         return Entry(f"{signed} points" if one is line.closed else signed, one.difference)

@@ -31,7 +31,7 @@ from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
-from ma_sbi.randomness import derive, generator
+from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.studies.fortnight import FortnightSimulator
 
 __all__ = ["Method", "Pools", "WindowStudy", "compare", "gains"]
@@ -42,6 +42,8 @@ Pools = Literal["leave_one_out", "past"]
 NO_CONTEXT = "all"
 # Windows scored together: bounds the memory.
 ROWS_AT_ONCE = 128
+# The prior is so much broader than a posterior that it takes more draws, by this factor.
+PRIOR_DRAWS = 20
 
 
 @dataclass(frozen=True)
@@ -152,14 +154,30 @@ class WindowStudy:
             candidates._replace(x=candidates.x.clamp(min=0.0)),
             seed=derive(self.seed, "theta"),
         )
-        departure = self._draw_anew(candidates)
+        return self._score(theta, self._draw_anew(candidates))
+
+    def prior_losses(self) -> np.ndarray:
+        """Score the prior, which knows nothing of any window, by the same draws for all."""
+        with seeded(derive(self.seed, "prior")):
+            theta = self.simulator.prior.sample((self.num_samples * PRIOR_DRAWS,))
+        parts = [
+            self._score(
+                some[:, None].expand(-1, len(self.x), -1),
+                self.x.new_zeros(len(some), *self.x.shape),
+            )
+            for some in theta.split(self.num_samples)
+        ]
+        return math.log(len(parts)) - np.logaddexp.reduce(-np.stack(parts), axis=0)
+
+    def _score(self, theta: Tensor, departure: Tensor) -> np.ndarray:
+        """Score draws, both of shape ``(num_samples, num_windows, ...)``."""
         parts = [
             self.simulator.log_likelihood(
                 self.counts[rows], theta[:, rows], departure[:, rows]
             ).logsumexp(dim=0)
             for rows in torch.arange(len(self.x)).split(ROWS_AT_ONCE)
         ]
-        return (math.log(self.num_samples) - torch.cat(parts)).numpy()
+        return (math.log(len(theta)) - torch.cat(parts)).numpy()
 
     def corrections(self, method: Method | None, pools: Pools) -> Corrections:
         """Correct every window by what was learned from others."""

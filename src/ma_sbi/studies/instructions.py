@@ -32,7 +32,7 @@ from ma_sbi.encoders import CategoryEncoder
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Corrections
-from ma_sbi.randomness import derive, generator
+from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.tasks.ddm import DDM, GRID, density_summary, simulate_trials
 from ma_sbi.validation import as_count
 
@@ -217,11 +217,24 @@ class InstructionStudy:
             Losses, shape ``(num_cells,)``.
         """
         theta = self.parameters(corrections)
+        departure = (self.x - corrections.x) * corrections.log_weight.exp()[..., None]
+        return self._score(self._predicted(theta) + departure.sum(dim=0))
+
+    def prior_losses(self) -> np.ndarray:
+        """Score the prior, which knows nothing of any cell, by the same draws for all."""
+        with seeded(derive(self.seed, "prior")):
+            theta = self.task.prior.sample((self.num_samples,))
+        return self._score(self._predicted(theta[:, None]).expand_as(self.x))
+
+    def _predicted(self, theta: Tensor) -> Tensor:
+        """Average the summaries of draws, ``(num_samples, num_cells, 3)``."""
         seed = derive(self.seed, "score")
         summary = self.task.simulate(theta.flatten(0, 1), seed=seed)
-        predicted = summary.unflatten(0, theta.shape[:2]).mean(dim=0)
-        departure = (self.x - corrections.x) * corrections.log_weight.exp()[..., None]
-        density = (predicted + departure.sum(dim=0)).double().clamp(min=FLOOR).numpy()
+        return summary.unflatten(0, theta.shape[:2]).mean(dim=0)
+
+    def _score(self, predicted: Tensor) -> np.ndarray:
+        """Score predicted summaries, ``(num_cells, dim_x)``, on the held-out trials."""
+        density = predicted.double().clamp(min=FLOOR).numpy()
         # Half a cell beyond the outermost points the density stays what it is there.
         grid = np.array([-LONGEST, *GRID, LONGEST])
         density = np.pad(density, ((0, 0), (1, 1)), mode="edge")
