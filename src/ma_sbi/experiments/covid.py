@@ -89,7 +89,7 @@ PARTS = (
     Part("breadth and context", BASELINE, "stochastic", "stochastic"),
 )
 BY_COUNTRY = ("stochastic", *SIMILAR[:1], *SIMILAR[2:])
-# As in the bootstrap of gains: fortnights this close are alike.
+# Fortnights this close are alike.
 BLOCK = 6
 
 
@@ -212,7 +212,9 @@ class Covid(RealExperiment):
         shown = [] if losses is None else [one for one in BY_COUNTRY if one in losses]
         if losses is not None and "pooled" in losses and shown:
             drawn["covid_gains"] = plot_gains(
-                gains(losses, over="pooled"), shown, over="a pool that ignores the context"
+                gains(losses, over="pooled", block=BLOCK),
+                shown,
+                over="a pool that ignores the context",
             )
         parts = self.part_figure(rows)
         return drawn if parts is None else drawn | {"covid_decomposition": parts}
@@ -285,7 +287,7 @@ def _gain_lines(setting: str, losses: pd.DataFrame) -> list[Line]:
     for over in BASELINES:
         if over not in losses:
             continue
-        for (scope, method), gain in gains(losses, over=over).items():
+        for (scope, method), gain in gains(losses, over=over, block=BLOCK).items():
             about_context = over == BASELINE or method.startswith("stochastic")
             if scope != "all" or not about_context:
                 continue

@@ -171,6 +171,7 @@ def _equivalences(
                     groups.get_group((backbone, "oracle")),
                     paper=paper,
                     better="lower",
+                    coarsest=MARGIN,
                 ),
                 metric="difference of C2ST",
                 note=f"{'yes' if found.equivalent else 'not shown'}, {said}",

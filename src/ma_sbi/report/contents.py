@@ -42,9 +42,10 @@ RULE = (
     "is closed, the share is judged, else the metric itself; less harm than the paper's is "
     "judged by the metric, since a share of harm is small where the gap is wide. It is too "
     "noisy to say where noise would let much pass: 50 points of a share or half of the "
-    "paper's, 0.1 of C2ST, half of an error, the whole of a gap. There is no verdict "
-    "without an interval, or where there is no gap to close. 'Implied' is the share that "
-    "the paper's own values give. A figure that stands in several tables counts in each."
+    "paper's, 0.1 of C2ST, half of an error, the whole of a gap, the margin of an "
+    "equivalence. There is no verdict without an interval, or where there is no gap to "
+    "close. 'Implied' is the share that the paper's own values give. A figure that stands "
+    "in several tables counts in each."
 )
 # The paper's recipe, and its variants on real data.
 OWN_METHODS = ("ma_sbi_paper", "stochastic", "matched")

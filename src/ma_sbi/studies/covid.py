@@ -252,12 +252,15 @@ def compare(
     return losses
 
 
-def gains(losses: pd.DataFrame, over: str = "NPE") -> dict[tuple[str, str], PairedGain]:
+def gains(
+    losses: pd.DataFrame, over: str = "NPE", *, block: int = 6
+) -> dict[tuple[str, str], PairedGain]:
     """Compare each method with another, over all windows and within each country.
 
     Args:
         losses: What :func:`compare` returned.
         over: The method that the others are compared with.
+        block: How many fortnights the bootstrap draws together: so close, they are alike.
 
     Returns:
         A gain for each country (and ``"all"``) and method.
@@ -270,7 +273,7 @@ def gains(losses: pd.DataFrame, over: str = "NPE") -> dict[tuple[str, str], Pair
     scopes = {"all": losses}
     scopes |= {str(iso3): part for iso3, part in losses.groupby("iso3")}
     return {
-        (scope, name): paired_gain(part[over], part[name], time=part["time"])
+        (scope, name): paired_gain(part[over], part[name], time=part["time"], block=block)
         for scope, part in scopes.items()
         for name in methods
     }
