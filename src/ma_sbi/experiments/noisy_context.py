@@ -77,7 +77,7 @@ class NoisyContext(TrialExperiment):
         rows = _labelled(rows[rows["metric"] == "c2st"])
         by_method = dict(list(rows.groupby("method", sort=False)))
         curves = {
-            name: curve(by_method[name], "I") for name in READING if name in by_method
+            name: curve(by_method[name], "I") for name in FITTED if name in by_method
         }
         if not any(len(points) > 1 for points in curves.values()):
             return {}
@@ -93,7 +93,7 @@ class NoisyContext(TrialExperiment):
     def captions(self) -> Mapping[str, str]:
         """Say what the figure shows."""
         return {
-            "noisy_context": "C2ST on SLCP against the information that "
+            "noisy_context": "C2ST of MA-SBI on SLCP against the information that "
             "the context has about the regime."
         }
 
