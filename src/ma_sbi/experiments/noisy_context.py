@@ -76,9 +76,7 @@ class NoisyContext(TrialExperiment):
         """Draw C2ST against the information; where there is no gap a share says nothing."""
         rows = _labelled(rows[rows["metric"] == "c2st"])
         by_method = dict(list(rows.groupby("method", sort=False)))
-        curves = {
-            name: curve(by_method[name], "I") for name in FITTED if name in by_method
-        }
+        curves = {name: curve(by_method[name], "I") for name in FITTED if name in by_method}
         if not any(len(points) > 1 for points in curves.values()):
             return {}
         drawn = plot_sweeps(
