@@ -327,7 +327,7 @@ BAD_REPRODUCTIONS = {
         "not with --scheduler",
     ),
     "quick rows to be committed": (["report", "--quick", "--csv", "x"], "full-budget"),
-    "a page nowhere": (["report", "--html", "none/page.html"], "cannot write none/page"),
+    "nothing finished": (["report", "--html", "page.html"], "nothing is finished"),
 }
 
 
@@ -343,6 +343,13 @@ def test_reproduce_and_report_refuse_in_a_sentence(name, experiments):
     assert len(result.stderr.strip().splitlines()) == 1
     assert result.stdout == ""
     assert not list(Path().rglob("*.json"))
+
+
+def test_a_page_that_cannot_be_written_is_refused_in_a_sentence(experiments):
+    assert runner.invoke(app, ["reproduce", "fake"]).exit_code == 0
+    result = runner.invoke(app, ["report", "fake", "--html", "none/page.html"])
+    assert result.exit_code == 2
+    assert "cannot write none/page" in result.stderr
 
 
 @pytest.mark.parametrize("options", [["--workers", "0"], ["--seeds", "0"]], ids=str)

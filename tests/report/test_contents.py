@@ -53,7 +53,7 @@ def test_nothing_finished_is_nothing_to_show(tmp_path):
     report = gather([Fake()], Budget(), Store(cells_in(tmp_path)))
     assert not report.sections[0].worth_showing
     assert report.provenance.facts["Cells finished"] == "0 of 21"
-    assert report.provenance.facts["Commit"] == "unknown"
+    assert report.provenance.facts["Commits (+: changed since)"] == "unknown"
 
 
 def test_tables_and_figures_that_fail_say_why_and_stop_nothing(tmp_path):

@@ -1,14 +1,14 @@
 """Ours beside the paper's: numbers with intervals, and what follows from them.
 
 The rule. Let h be half the width of our 95 % interval. The paper's figure has noise of its
-own, which is taken to be ours, had we had its number of test cases: sqrt(m) h where we have
-m times as many. So the two may differ by sqrt(1 + m) h, and by as much as the paper rounds.
-Within that it is **reproduced**. Beyond, it is **better** if
-the method does better than the paper says, else **not reproduced**. Agreement is worth
-nothing where noise hides half of what there is to see: if a share of the gap could differ
-from the paper's by more than 50 points, and by more than half of it, and still agree, it is
-**too noisy**. A figure of ours without a finite interval has no verdict, nor has one where
-there is no gap to close.
+own: what it prints itself, else ours, had we had its number of test cases, which is
+sqrt(m) h where we have m times as many. So the two may differ by sqrt(1 + m) h, and by as
+much as the paper rounds. Within that it is **reproduced**. Beyond, it is **better** if the
+method does better than the paper says, else **not reproduced**. Agreement is worth nothing
+where noise hides half of what there is to see: if a share of the gap could differ from the
+paper's by more than 50 points, and by more than half of it, and still agree, it is **too
+noisy**. A figure of ours without a finite interval has no verdict, nor has one where there
+is no gap to close.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Compared:
         reason: Why our value is blank, in words.
         coarsest: Largest difference that may pass for none, whatever the noise.
         more_cases: How many times the paper's number of test cases is behind ours.
+        paper_half: Half the width of the paper's own interval; None if it prints none.
     """
 
     value: float
@@ -65,6 +66,7 @@ class Compared:
     reason: str = ""
     coarsest: float = math.inf
     more_cases: float = 1.0
+    paper_half: float | None = None
 
     @property
     def difference(self) -> float:
@@ -74,8 +76,11 @@ class Compared:
     @property
     def tolerance(self) -> float:
         """Largest difference that noise and rounding explain."""
-        half_width = (self.high - self.low) / 2
-        return math.sqrt(1 + self.more_cases) * half_width + 0.5 * 10.0**-self.digits
+        ours = (self.high - self.low) / 2
+        papers = self.paper_half
+        if papers is None:
+            papers = math.sqrt(self.more_cases) * ours
+        return math.hypot(ours, papers) + 0.5 * 10.0**-self.digits
 
     @property
     def verdict(self) -> Verdict:

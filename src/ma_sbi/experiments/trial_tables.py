@@ -26,7 +26,6 @@ __all__ = [
     "METRICS",
     "Published",
     "curve",
-    "differences",
     "levels",
     "per_observation",
     "trial_lines",
@@ -130,12 +129,12 @@ def _gaps(
             Line(
                 f"{table}: the gap",
                 _labels(world, place, "npe - oracle"),
-                raw=differences(
-                    npe,
-                    oracle,
+                raw=estimate(
+                    _matrix(npe) - _matrix(oracle),
                     paper=known,
                     digits=DIGITS[first["metric"]],
                     coarsest=abs(known or 0.0),
+                    more_cases=_more_cases(npe),
                 ),
                 metric=METRICS[first["metric"]],
             )
@@ -182,13 +181,6 @@ def _matrix(part: pd.DataFrame) -> np.ndarray:
     """Stack seeds, shape ``(num_seeds, num_observations)``."""
     ordered = part.sort_values("seed").drop_duplicates("seed")
     return np.stack([per_observation(row) for _, row in ordered.iterrows()])
-
-
-def differences(part: pd.DataFrame, other: pd.DataFrame, **known: object) -> Compared:
-    """Average the difference of two methods on the seeds that both have."""
-    seeds = set(part["seed"]) & set(other["seed"])
-    pair = (_matrix(one[one["seed"].isin(seeds)]) for one in (part, other))
-    return estimate(np.subtract(*pair), more_cases=_more_cases(part), **known)
 
 
 def _pooled(part: pd.DataFrame, **known: object) -> Compared:

@@ -197,6 +197,13 @@ def write_report(
     """Write what is asked for of finished cells, and return the exit code."""
     console, aside = wide_console(), wide_console(stderr=True)
     report = gather(reproduction.experiments, reproduction.budget, reproduction.store)
+    if report.provenance.num_cells and not report.provenance.num_finished:
+        _say(
+            aside,
+            f"ma-sbi report: nothing is finished in {reproduction.out}, nor committed. Run "
+            "ma-sbi reproduce first, or name other folders by --out and --results.",
+        )
+        return 2
     undrawn: list[str] = []
     try:
         if html is not None:

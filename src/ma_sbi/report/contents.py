@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -16,8 +17,10 @@ from matplotlib.figure import Figure
 
 from ma_sbi.experiments.budget import Budget
 from ma_sbi.experiments.cell import Cell
-from ma_sbi.experiments.comparing import Compared, Line
+from ma_sbi.experiments.claims import Claim
+from ma_sbi.experiments.comparing import Compared, Line, Verdict
 from ma_sbi.experiments.experiment import Experiment
+from ma_sbi.experiments.paper_claims import judge_claims
 from ma_sbi.experiments.store import Store
 from ma_sbi.report.provenance import Provenance, trace
 from ma_sbi.report.tables import (
@@ -29,27 +32,54 @@ from ma_sbi.report.tables import (
     verdict_entry,
 )
 
-__all__ = ["RULE", "Drawing", "Drawn", "Report", "Section", "gather", "progress_of"]
+__all__ = [
+    "CLAIMS_RULE",
+    "RULE",
+    "Drawing",
+    "Drawn",
+    "Report",
+    "Section",
+    "gather",
+    "progress_of",
+]
 
-RULE = (
-    "A figure of the paper is reproduced if ours differs from it by no more than noise and "
-    "rounding explain: by sqrt(1 + m) times half the width of our 95 % interval, and half "
-    "a unit of the paper's last digit. m is our number of test cases over the paper's: 4 "
-    "on SLCP, where we have 48 and it has three observations in four regimes, counted as "
-    "twelve; 1 elsewhere. So its figures are taken to have the noise of its cases. If "
-    "ours differs by more, it is better if the method, whoever's it is, does better than "
-    "the paper says, else not reproduced. Where the paper gives the share of the gap that "
-    "is closed, the share is judged, else the metric itself; less harm than the paper's is "
-    "judged by the metric, since a share of harm is small where the gap is wide. It is too "
-    "noisy to say where noise would let much pass: 50 points of a share or half of the "
-    "paper's, 0.1 of C2ST, half of an error, the whole of a gap, the margin of an "
-    "equivalence. There is no verdict without an interval, or where there is no gap to "
-    "close. 'Implied' is the share that the paper's own values give. A figure that stands "
-    "in several tables counts in each."
+RULE = {
+    "reproduced": "Ours differs from the paper's figure by no more than noise and rounding "
+    "explain: by sqrt(1 + m) h and half a unit of the paper's last digit, where h is half "
+    "the width of our 95 % interval and m our number of test cases over the paper's. m is "
+    "4 on SLCP, where we have 48 and the paper three observations in four regimes, counted "
+    "as twelve; it is 1 elsewhere. Where the paper prints an interval, that is its noise.",
+    "too noisy": "The same, but so would nearly anything be: noise explains more than 50 "
+    "points of a share and half of the paper's, 0.1 of C2ST, half of an error, or a whole "
+    "gap.",
+    "better": "It differs by more: the method, whoever's it is, does better than the paper "
+    "says.",
+    "not reproduced": "It differs by more in any other way.",
+    "what is judged": "The share of the gap that is closed where the paper gives one, else "
+    "the metric itself. Less harm than the paper's is judged by the metric, since a share "
+    "of harm is small where the gap is wide.",
+    "no verdict": "There is no interval, or no gap to close.",
+    "implied": "The share of the gap that the paper's own raw values give, which is not "
+    "always the one that it prints.",
+    "counts": "A figure that stands in several tables counts in each of them.",
+}
+"""How a verdict is made, by the words that the tables use."""
+CLAIMS_RULE = (
+    "A claim holds if our 95 % intervals leave no other reading, fails if they exclude it, "
+    "and is open if they allow both; one on several tasks holds in part where they differ."
 )
 # The paper's recipe, and its variants on real data.
 OWN_METHODS = ("ma_sbi_paper", "stochastic", "matched")
 VERDICTS = ("reproduced", "better", "not reproduced", "too noisy")
+# Outcomes of claims, and the verdict whose colour each has.
+COLOURS: dict[str, Verdict] = {
+    "holds": "reproduced",
+    "in part": "too noisy",
+    "open": "",
+    "fails": "not reproduced",
+    "not run": "",
+}
+OUTCOMES = tuple(COLOURS)
 
 
 class Drawn(NamedTuple):
@@ -161,7 +191,31 @@ class Report:
         more = f"; {counts['']} more have no verdict" if counts[""] else ""
         if not judged:
             return f"No figure of the paper has a verdict yet{more}."
-        return f"Of {judged} figures of the paper: {said}{more}."
+        outcomes = Counter[str](one.outcome for one in self.judged_claims)
+        found = ", ".join(f"{outcomes[name]} {name}" for name in OUTCOMES if outcomes[name])
+        claims = f"Of {outcomes.total()} claims: {found}. " if found else ""
+        return f"{claims}Of {judged} figures of the paper: {said}{more}."
+
+    @cached_property
+    def judged_claims(self) -> list[Claim]:
+        """What the paper claims in words, as far as its experiments are here."""
+        return judge_claims({one.experiment.name: one.lines for one in self.sections})
+
+    @property
+    def claims(self) -> Table:
+        """Claims with what became of them."""
+        titles = {one.experiment.name: one.experiment.title for one in self.sections}
+        rows = tuple(
+            (
+                Entry(one.said, one.said),
+                Entry(one.outcome, OUTCOMES.index(one.outcome), COLOURS[one.outcome]),
+                Entry(one.found, one.found or None),
+                Entry(titles[one.experiment], titles[one.experiment]),
+            )
+            for one in self.judged_claims
+        )
+        heads = ("claim", "outcome", "ours [95 %]", "experiment")
+        return Table("What the paper claims", tuple(map(Column, heads)), rows)
 
     @property
     def own_rows(self) -> Table:
@@ -172,21 +226,24 @@ class Report:
             for line in section.lines
             if _in_paper(line) and line.labels.get("method") in OWN_METHODS
         ]
-        columns = ("experiment", "row", "verdict", "paper", "ours [95 %]")
+        columns = ("experiment", "row", "figure", "verdict", "paper", "ours [95 %]")
         rows = []
         for section, line in found:
-            paper, ours = shown(line, line.judged or _blank(line))
+            judged = line.judged or _blank(line)
+            paper, ours = shown(line, judged)
+            figure = "gap closed" if judged is line.closed else line.metric
             place = ", ".join(str(v) for k, v in line.labels.items() if k != "method")
             rows.append(
                 (
                     Entry(section.experiment.title, section.experiment.title),
                     Entry(place, place),
+                    Entry(figure, figure),
                     verdict_entry(line),
                     paper,
                     ours,
                 )
             )
-        heads = tuple(Column(head, head in columns[3:]) for head in columns)
+        heads = tuple(Column(head, head in columns[4:]) for head in columns)
         return Table("The paper's own method", heads, tuple(rows))
 
     @property
@@ -221,6 +278,7 @@ class Report:
             "verdicts": dict(
                 sum((section.verdicts for section in self.sections), Counter())
             ),
+            "claims": [asdict(one) for one in self.judged_claims],
             "experiments": [
                 {
                     "name": section.experiment.name,

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from ma_sbi.checking.wording import printable
-from ma_sbi.report.contents import RULE, Report, Section, progress_of
+from ma_sbi.report.contents import CLAIMS_RULE, RULE, Report, Section, progress_of
 from ma_sbi.report.provenance import counts_in_words, sample_counts
 from ma_sbi.report.tables import Table
 
@@ -33,7 +33,11 @@ def write_markdown(report: Report, path: Path) -> list[str]:
     ]
     if report.warning:
         parts.append(f"**{report.warning}**")
-    parts += [_table(report.summary), _plain(RULE)]
+    if report.claims.rows:
+        title, table = f"**{report.claims.title}**", _table(report.claims)
+        parts += [title, table, _plain(CLAIMS_RULE)]
+    rule = [f"- **{_plain(name)}**: {_plain(said)}" for name, said in RULE.items()]
+    parts += ["**Figure by figure**", _table(report.summary), "\n".join(rule)]
     if report.own_rows.rows:
         parts += [f"**{report.own_rows.title}**", _table(report.own_rows)]
     for section in report.sections:

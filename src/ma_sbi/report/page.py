@@ -6,7 +6,14 @@ import re
 from pathlib import Path
 
 import ma_sbi
-from ma_sbi.report.contents import RULE, Drawn, Report, Section, progress_of
+from ma_sbi.report.contents import (
+    CLAIMS_RULE,
+    RULE,
+    Drawn,
+    Report,
+    Section,
+    progress_of,
+)
 from ma_sbi.report.drawing import page_style, svg
 from ma_sbi.report.html import document, text
 from ma_sbi.report.provenance import counts_in_words, sample_counts
@@ -131,9 +138,10 @@ def write_page(report: Report, path: Path) -> list[str]:
         f"<h1>{text(report.title)}</h1>",
         f"<p class='conclusion'>{text(report.conclusion)}</p>",
         f"<p class='warning'>{text(report.warning)}</p>" if report.warning else "",
+        _claims(report, links),
         f"<div class='whole'>{_table(report.summary, links=links)}</div>",
-        f"<h3>How the verdict is made</h3><p>{text(RULE)}</p>",
-        _table(report.own_rows) if report.own_rows.rows else "",
+        f"<h3>How the verdict is made</h3>{_facts(RULE)}",
+        _table(report.own_rows, links=links) if report.own_rows.rows else "",
         *(_section(section, report, problems) for section in sections),
         "<h2>Where the numbers come from</h2>",
         _facts(report.provenance.facts),
@@ -143,6 +151,13 @@ def write_page(report: Report, path: Path) -> list[str]:
     page = document(f"ma-sbi: {report.title}", body, style=STYLE, script=SCRIPT)
     path.write_text(page, encoding="utf-8")
     return problems
+
+
+def _claims(report: Report, links: dict[str, str]) -> str:
+    if not report.claims.rows:
+        return ""
+    table = _table(report.claims, links=links)
+    return f"<div class='whole'>{table}</div><p class='faint'>{text(CLAIMS_RULE)}</p>"
 
 
 def _section(section: Section, report: Report, problems: list[str]) -> str:

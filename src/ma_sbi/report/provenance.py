@@ -41,7 +41,7 @@ class Provenance:
         return {
             "Cells finished": f"{self.num_finished} of {self.num_cells}",
             "Time of all cells": f"{duration(self.seconds)}, without training posteriors",
-            "Commit": ", ".join(self.commits) or "unknown",
+            "Commits (+: changed since)": ", ".join(self.commits) or "unknown",
             "Versions": "; ".join(
                 f"{name} {' and '.join(some)}" for name, some in self.versions.items()
             ),

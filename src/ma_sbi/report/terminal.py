@@ -8,7 +8,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ma_sbi.checking.wording import printable
-from ma_sbi.report.contents import RULE, Report, Section
+from ma_sbi.report.contents import Report, Section
 from ma_sbi.report.tables import Table
 
 __all__ = ["render_report", "render_section", "render_table", "wide_console"]
@@ -37,9 +37,10 @@ def render_report(report: Report) -> RenderableType:
     ]
     parts += [
         Text(report.title, style="bold"),
+        render_table(report.claims),
         render_table(report.summary),
         Text(report.conclusion, style="bold"),
-        Text(RULE, style="dim"),
+        Text("How verdicts are made: docs/results.md, or any page of ma-sbi report."),
     ]
     if report.warning:
         parts.append(Text(report.warning, style="yellow"))
