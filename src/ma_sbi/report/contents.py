@@ -71,7 +71,14 @@ CLAIMS_RULE = (
 # The paper's recipe, and its variants on real data.
 OWN_METHODS = ("ma_sbi_paper", "stochastic", "matched")
 VERDICTS = ("reproduced", "better", "not reproduced", "too noisy")
-# Outcomes of claims, and the verdict whose colour each has.
+# Outcomes of claims as verbs, and the verdict whose colour each has.
+OUTCOMES = {
+    "holds": "hold",
+    "in part": "hold in part",
+    "open": "are open",
+    "fails": "fail",
+    "not run": "could not be tested",
+}
 COLOURS: dict[str, Verdict] = {
     "holds": "reproduced",
     "in part": "too noisy",
@@ -79,7 +86,6 @@ COLOURS: dict[str, Verdict] = {
     "fails": "not reproduced",
     "not run": "",
 }
-OUTCOMES = tuple(COLOURS)
 
 
 class Drawn(NamedTuple):
@@ -192,9 +198,11 @@ class Report:
         if not judged:
             return f"No figure of the paper has a verdict yet{more}."
         outcomes = Counter[str](one.outcome for one in self.judged_claims)
-        found = ", ".join(f"{outcomes[name]} {name}" for name in OUTCOMES if outcomes[name])
-        claims = f"Of {outcomes.total()} claims: {found}. " if found else ""
-        return f"{claims}Of {judged} figures of the paper: {said}{more}."
+        found = ", ".join(
+            f"{outcomes[name]} {verb}" for name, verb in OUTCOMES.items() if outcomes[name]
+        )
+        claims = f"Of {outcomes.total()} claims of the paper {found}. " if found else ""
+        return f"{claims}Of {judged} figures: {said}{more}."
 
     @cached_property
     def judged_claims(self) -> list[Claim]:
@@ -208,7 +216,7 @@ class Report:
         rows = tuple(
             (
                 Entry(one.said, one.said),
-                Entry(one.outcome, OUTCOMES.index(one.outcome), COLOURS[one.outcome]),
+                Entry(one.outcome, list(OUTCOMES).index(one.outcome), COLOURS[one.outcome]),
                 Entry(one.found, one.found or None),
                 Entry(titles[one.experiment], titles[one.experiment]),
             )
