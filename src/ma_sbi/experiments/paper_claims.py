@@ -1,7 +1,7 @@
 """What the paper claims in words, and what our numbers say of it.
 
 Each claim has its criterion in its function. They were written when most numbers were
-known, so limits that the paper does not give (half of a gap, ten points) stand in the claim.
+known; limits that the paper does not give (half of a gap, ten points) stand in the claim.
 """
 
 from __future__ import annotations
