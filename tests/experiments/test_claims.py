@@ -7,10 +7,13 @@ import pytest
 from ma_sbi.experiments import Budget, Store
 from ma_sbi.experiments.claims import (
     Lines,
+    Unfinished,
     against,
     at_least,
     at_most,
     difference,
+    everywhere,
+    together,
     within,
 )
 from ma_sbi.experiments.comparing import Compared, Line
@@ -56,10 +59,36 @@ def test_a_line_that_is_not_there_is_missing():
     lines = Lines([Line("table", {"task": "GL"}, raw=number(0, 1))])
     assert lines.number("tab", task="GL").high == 1
     for labels in ({"task": "SLCP"}, {"table": "other"}):
-        with pytest.raises(LookupError):
+        with pytest.raises(Unfinished):
             lines.number(**labels)
-    with pytest.raises(LookupError):
+    with pytest.raises(Unfinished):
         lines.share(task="GL")
+
+
+def test_labels_of_several_lines_are_refused():
+    twice = Lines([Line("one", {"task": "GL"}), Line("two", {"task": "GL"})])
+    with pytest.raises(ValueError, match="2 lines"):
+        twice.number(task="GL")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "joint", "in_all"),
+    [
+        (["holds", "holds"], "holds", "holds"),
+        (["holds", "open"], "in part", "open"),
+        (["holds", "fails"], "in part", "fails"),
+        (["fails", "open"], "fails", "fails"),
+        (["open", "not run"], "open", "open"),
+    ],
+)
+def test_what_holds_on_some_tasks_holds_in_part(outcomes, joint, in_all):
+    assert together(outcomes) == joint
+    assert everywhere(outcomes) == in_all
+
+
+def test_what_has_no_number_is_open():
+    unknown = Compared(float("nan"))
+    assert {judge(unknown, 1.0) for judge in (at_least, at_most, within)} == {"open"}
 
 
 def test_with_nothing_finished_nothing_is_claimed():
@@ -72,25 +101,29 @@ def test_only_claims_of_the_experiments_at_hand_are_judged():
     assert {one.experiment for one in judge_claims({"theorem_1": ()})} == {"theorem_1"}
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    store = Store(tmp_path_factory.mktemp("cells"), RESULTS)
-    tested = {name: EXPERIMENTS[name] for _, name, _ in CLAIMS}
+def judged(experiments, folder):
+    """Judge by the committed rows; the name of a judge says which claim it is."""
+    store = Store(folder, RESULTS)
     lines = {
-        name: one.lines(store.rows(one.cells(Budget()))) for name, one in tested.items()
+        name: EXPERIMENTS[name].lines(store.rows(EXPERIMENTS[name].cells(Budget())))
+        for name in experiments
     }
-    return {(one.experiment, one.said): one for one in judge_claims(lines)}
+    names = [judge.__name__ for _, name, judge in CLAIMS if name in experiments]
+    return dict(zip(names, judge_claims(lines), strict=True))
 
 
-def test_every_claim_is_judged_by_the_committed_rows_but_that_on_missing_data(judged):
-    not_run = {name for (name, _), one in judged.items() if one.outcome == "not run"}
-    assert not_run == {"instructions"}
-    assert all(one.found for one in judged.values() if one.outcome != "not run")
+def test_outcomes_follow_from_the_committed_rows(tmp_path):
+    claims = judged(["main_results", "channels", "rope_sweeps"], tmp_path)
+    assert claims["_concat_collapses"].outcome == "holds"
+    assert claims["_tracks_information"].outcome == "in part"
+    assert claims["_rope_emd_helps"].outcome == "fails"
+    assert claims["_rope_recovers"].outcome == "open"
+    assert claims["_closes_the_gap"].found.startswith("GL: ")
 
 
-def test_outcomes_follow_from_the_committed_rows(judged):
-    outcomes = {said: one.outcome for (_, said), one in judged.items()}
-    assert outcomes["NPE with the context as an input collapses on SLCP"] == "holds"
-    tracks = "The gap closed tracks I / log K exactly (within a point, K = 4)"
-    assert outcomes[tracks] == "in part"
-    assert outcomes["RoPE-EMD with true parameters closes 28 % on SLCP"] == "fails"
+@pytest.mark.slow
+def test_every_claim_is_judged_by_the_committed_rows_but_that_on_missing_data(tmp_path):
+    claims = judged({name for _, name, _ in CLAIMS}, tmp_path)
+    not_run = {name for name, one in claims.items() if one.outcome == "not run"}
+    assert not_run == {"_instructions"}
+    assert all(one.found for one in claims.values())

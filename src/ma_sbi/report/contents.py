@@ -65,8 +65,9 @@ RULE = {
 }
 """How a verdict is made, by the words that the tables use."""
 CLAIMS_RULE = (
-    "A claim holds if our 95 % intervals leave no other reading, fails if they exclude it, "
-    "and is open if they allow both; one on several tasks holds in part where they differ."
+    "A claim holds if our 95 % intervals (single values, where there is no noise to speak "
+    "of) leave no other reading, fails if they exclude it, and is open if they allow both; "
+    "one on several tasks holds in part if it holds on some of them."
 )
 # The paper's recipe, and its variants on real data.
 OWN_METHODS = ("ma_sbi_paper", "stochastic", "matched")
@@ -77,7 +78,7 @@ OUTCOMES = {
     "in part": "hold in part",
     "open": "are open",
     "fails": "fail",
-    "not run": "could not be tested",
+    "not run": "not run",
 }
 COLOURS: dict[str, Verdict] = {
     "holds": "reproduced",
@@ -195,13 +196,13 @@ class Report:
         judged = sum(counts[name] for name in VERDICTS)
         said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
         more = f"; {counts['']} more have no verdict" if counts[""] else ""
-        if not judged:
-            return f"No figure of the paper has a verdict yet{more}."
         outcomes = Counter[str](one.outcome for one in self.judged_claims)
         found = ", ".join(
             f"{outcomes[name]} {verb}" for name, verb in OUTCOMES.items() if outcomes[name]
         )
         claims = f"Of {outcomes.total()} claims of the paper {found}. " if found else ""
+        if not judged:
+            return f"{claims}No figure of the paper has a verdict yet{more}."
         return f"{claims}Of {judged} figures: {said}{more}."
 
     @cached_property

@@ -37,7 +37,7 @@ def render_report(report: Report) -> RenderableType:
     ]
     parts += [
         Text(report.title, style="bold"),
-        render_table(report.claims),
+        *([render_table(report.claims)] if report.claims.rows else []),
         render_table(report.summary),
         Text(report.conclusion, style="bold"),
         Text("How verdicts are made: docs/results.md, or any page of ma-sbi report."),
