@@ -65,6 +65,25 @@ def test_without_a_correction_the_loss_is_that_of_the_posterior_predictive(study
     np.testing.assert_allclose(found, expected, rtol=0.05)
 
 
+class PriorPosterior:
+    """Learns nothing."""
+
+    dim_x = 14
+
+    def sample(self, num_samples, x, *, seed=None):
+        torch.manual_seed(0 if seed is None else seed)
+        return SIMULATOR.prior.sample((num_samples, len(x)))
+
+
+def test_the_prior_has_the_loss_of_a_posterior_that_learns_nothing():
+    idle = WindowStudy(windows(PATTERN), SIMULATOR, PriorPosterior(), num_samples=20_000)
+    few = WindowStudy(windows(PATTERN), SIMULATOR, PriorPosterior(), num_samples=1000)
+    # Both take 20,000 draws, of which a few hundred count.
+    gap = idle.losses(None, "past") - few.prior_losses()
+    assert abs(gap).max() < 0.5
+    assert abs(gap.mean()) < 0.2
+
+
 def test_a_pattern_that_the_regime_tells_is_found(study):
     found = compare(study, "past", num_shuffles=2)
     later = found[found["time"] >= 4]

@@ -61,6 +61,23 @@ def study():
     return InstructionStudy(cells, TASK, MomentPosterior(), num_samples=50)
 
 
+class PriorPosterior:
+    """Learns nothing: the same draws for every cell."""
+
+    dim_x = MomentPosterior.dim_x
+
+    def sample(self, num_samples, x, *, seed=None):
+        torch.manual_seed(0 if seed is None else seed)
+        return TASK.prior.sample((num_samples, 1)).expand(-1, len(x), -1)
+
+
+def test_the_prior_has_the_loss_of_a_posterior_that_learns_nothing(study):
+    idle = InstructionStudy(study.cells, TASK, PriorPosterior(), num_samples=1000)
+    expected = idle.losses(idle.corrections("NPE"))
+    np.testing.assert_allclose(idle.prior_losses(), expected, atol=0.1)
+    assert idle.prior_losses().mean() > study.losses(study.corrections("NPE")).mean()
+
+
 def test_cells_divide_the_trials_without_loss():
     data = trials({"a": 1.0, "b": 1.0}, num_subjects=2)
     cells = cut_cells(data)

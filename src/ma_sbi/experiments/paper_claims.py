@@ -25,7 +25,7 @@ from ma_sbi.experiments.claims import (
     together,
     within,
 )
-from ma_sbi.experiments.comparing import Line, exactly
+from ma_sbi.experiments.comparing import Compared, Line, exactly
 
 __all__ = ["CLAIMS", "judge_claims"]
 
@@ -33,6 +33,7 @@ Judge = Callable[[Lines], Mapping[str, Found]]
 CLAIMS: list[tuple[str, str, Judge]] = []
 """What is claimed, the experiment that tests it, and what judges it."""
 PAPER = "ma_sbi_paper"
+ROPE = {"with step 2": "rope_paper", "without": "rope_paper_ot_only"}
 
 
 def judge_claims(lines: Mapping[str, Sequence[Line]]) -> list[Claim]:
@@ -67,10 +68,15 @@ def claim(said: str, experiment: str) -> Callable[[Judge], Judge]:
     return keep
 
 
+def _in_table_1(lines: Lines, task: str, method: str) -> Compared:
+    """Find a share of Table 1, which is of the diffusion model."""
+    return lines.share(task=task, backbone="ddpm", method=method)
+
+
 @claim("MA-SBI closes 87 to 101 % of the gap on all five tasks", "main_results")
 def _closes_the_gap(lines: Lines) -> Mapping[str, Found]:
     shares = {
-        task: lines.share(task=task, backbone="ddpm", method=PAPER)
+        task: _in_table_1(lines, task, PAPER)
         for task in ("GL", "SLCP", "Two Moons", "SIR", "DDM")
     }
     return {task: (by_verdict(one), percent(one)) for task, one in shares.items()}
@@ -97,10 +103,9 @@ def _equivalent(lines: Lines) -> Mapping[str, Found]:
     "hide_calibration",
 )
 def _rope_collapses(lines: Lines) -> Mapping[str, Found]:
-    forms = {"with step 2": "rope_paper", "without": "rope_paper_ot_only"}
     shares = {
         name: lines.share("calibration rows", backbone="maf", method=form)
-        for name, form in forms.items()
+        for name, form in ROPE.items()
     }
     return {name: (at_most(one, 0.0), percent(one)) for name, one in shares.items()}
 
@@ -108,21 +113,21 @@ def _rope_collapses(lines: Lines) -> Mapping[str, Found]:
 @claim("It collapses alike with 200 to 5000 simulations (0.02 of C2ST)", "rope_sweeps")
 def _rope_plateau(lines: Lines) -> Mapping[str, Found]:
     found: dict[str, Found] = {}
-    for name, form in (("with step 2", "rope_paper"), ("without", "rope_paper_ot_only")):
+    for name, form in ROPE.items():
         values = [
             lines.number("N_s, at", N_s=float(num), method=form).value
             for num in (200, 500, 1000, 2000, 5000)
         ]
         spread = max(values) - min(values)
-        outcome = within(exactly(spread), 0.02)
-        found[name] = outcome, f"{min(values):.3f} to {max(values):.3f}"
+        words = f"{min(values):.3f} to {max(values):.3f}"
+        found[name] = within(exactly(spread), 0.02), words
     return found
 
 
 @claim("With 200 observations in the transport RoPE recovers in part", "rope_sweeps")
 def _rope_recovers(lines: Lines) -> Mapping[str, Found]:
     found = {}
-    for name, form in (("with step 2", "rope_paper"), ("without", "rope_paper_ot_only")):
+    for name, form in ROPE.items():
         many, few = (lines.share("N_o, at", N_o=num, method=form) for num in (200.0, 12.0))
         found[name] = against(many, few)
     return found
@@ -130,27 +135,25 @@ def _rope_recovers(lines: Lines) -> Mapping[str, Found]:
 
 @claim("RoPE-EMD with true parameters helps on SLCP (28 % in Table 1)", "main_results")
 def _rope_emd_helps(lines: Lines) -> Mapping[str, Found]:
-    share = lines.share(task="SLCP", backbone="ddpm", method="rope_emd")
+    share = _in_table_1(lines, "SLCP", "rope_emd")
     return {"": (at_least(share, 0.0), percent(share))}
 
 
 @claim("On DDM text closes more than RoPE does with true parameters", "main_results")
 def _ahead_on_ddm(lines: Lines) -> Mapping[str, Found]:
-    methods = (PAPER, "rope_emd")
-    shares = (lines.share(task="DDM", backbone="ddpm", method=one) for one in methods)
-    return {"": against(*shares)}
+    text, rope = (_in_table_1(lines, "DDM", one) for one in (PAPER, "rope_emd"))
+    return {"": against(text, rope)}
 
 
 @claim("On SIR RoPE with true parameters closes more than text does", "main_results")
 def _behind_on_sir(lines: Lines) -> Mapping[str, Found]:
-    methods = ("rope_emd", PAPER)
-    shares = (lines.share(task="SIR", backbone="ddpm", method=one) for one in methods)
-    return {"": against(*shares)}
+    text, rope = (_in_table_1(lines, "SIR", one) for one in (PAPER, "rope_emd"))
+    return {"": against(rope, text)}
 
 
 @claim("NPE with the context as an input collapses on SLCP", "main_results")
 def _concat_collapses(lines: Lines) -> Mapping[str, Found]:
-    share = lines.share(task="SLCP", backbone="ddpm", method="concat")
+    share = _in_table_1(lines, "SLCP", "concat")
     return {"": (at_most(share, 0.0), percent(share))}
 
 
