@@ -38,16 +38,16 @@ clean:
 	rm -rf $(VENV) build dist
 
 # torch comes first and pinned: an open range would pass by a CPU build that is at hand.
-$(VENV)/.base: pyproject.toml constraints.txt
+$(VENV)/.base: pyproject.toml bench/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch==2.13.0
-	$(PIP) --editable .
+	$(PIP) --editable . --editable bench
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(PIP) --editable ".[dev,text]"
+	$(PIP) --editable ".[dev,text]" --editable bench
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.base
-	$(PIP) --editable ".[docs]"
+	$(PIP) --editable ".[docs]" --editable bench
 	@touch $@

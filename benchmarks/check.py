@@ -30,7 +30,7 @@ import torch
 from exclusion import covid, leaks, response_times
 
 from ma_sbi import check
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 TASKS = ("gaussian_linear", "slcp", "two_moons", "sir_delay", "ddm")
 LEAKS = ("sign of theta_1", "|theta_3| large", "quartile of theta_1", "spread of theta")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ma_sbi import HashEncoder, NumberEncoder, ShiftCorrector
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 SEEDS = range(10)
 

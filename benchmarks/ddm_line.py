@@ -24,7 +24,7 @@ from ma_sbi import (
 )
 from ma_sbi.correctors import Affine, Point, Ridge
 from ma_sbi.metrics import gap_closed, posterior_mean_error
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 # MSE of MA-SBI, NPE and Oracle by size of the calibration set.
 PAPER = {

@@ -14,8 +14,8 @@ import time
 import numpy as np
 import torch
 
-from ma_sbi.tasks import get_task
-from ma_sbi.tasks.ddm import TRIALS_AT_ONCE, simulate_trials
+from ma_sbi_bench.tasks import get_task
+from ma_sbi_bench.tasks.ddm import TRIALS_AT_ONCE, simulate_trials
 
 STEP = 1e-3
 LONGEST = 20.0

@@ -15,7 +15,7 @@ import torch
 
 from ma_sbi import HashEncoder
 from ma_sbi.diagnostics import dependence_test, held_out_r2
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 TASKS = ("slcp", "gaussian_linear", "two_moons")
 SIZES = (200, 500, 2000)

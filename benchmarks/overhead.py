@@ -8,7 +8,7 @@ import time
 import torch
 
 from ma_sbi import CorrectedPosterior, HashEncoder, ShiftCorrector, fit_ddpm, fit_flow
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 REPEATS = 25
 

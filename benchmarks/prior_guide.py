@@ -14,8 +14,8 @@ from sbi.inference import NPSE
 from torch.distributions import MultivariateNormal
 
 from ma_sbi import fit_ddpm
-from ma_sbi.backbones.flow import _NoTracker
-from ma_sbi.methods import Materials, get_method
+from ma_sbi.posteriors.flow import _NoTracker
+from ma_sbi_bench.methods import Materials, get_method
 
 NUM_SIMULATIONS, NUM_DRAWS = 10_000, 1000
 OLD = MultivariateNormal(torch.zeros(2), torch.eye(2))

@@ -15,7 +15,7 @@ import torch
 
 from ma_sbi import fit_ddpm
 from ma_sbi.metrics import c2st_batch
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 SEED = 900_001
 NUM_OBSERVATIONS = 12

@@ -24,7 +24,7 @@ from ma_sbi import (
 )
 from ma_sbi.correctors import Affine, Point, Ridge
 from ma_sbi.metrics import excess_error, gap_closed, posterior_mean_error
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 PAPER = {"NPE": 40.41, "shift, paper recipe": 4.55, "Oracle": 0.002}
 PAPER_CLOSED = {100: 54.0, 500: 92.5, 2000: 95.8}

@@ -18,7 +18,7 @@ import torch
 
 from ma_sbi import CorrectedPosterior, HashEncoder, ShiftCorrector, fit_ddpm, fit_flow
 from ma_sbi.metrics import c2st_batch, gap_closed, log_score
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 PAPER = {
     "maf": {"NPE": 0.758, "MA-SBI": 0.719, "Oracle": 0.714},

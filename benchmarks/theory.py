@@ -29,10 +29,10 @@ from ma_sbi import (
     from_callable,
 )
 from ma_sbi.correctors import Evidence, ResidualPools, Shift
-from ma_sbi.methods import Calibration, Materials, get_method
 from ma_sbi.metrics import c2st_batch
-from ma_sbi.tasks import get_task
-from ma_sbi.theory import (
+from ma_sbi_bench.methods import Calibration, Materials, get_method
+from ma_sbi_bench.tasks import get_task
+from ma_sbi_bench.theory import (
     ModalDeparture,
     announced_tail,
     bounded_bound,

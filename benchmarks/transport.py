@@ -12,7 +12,7 @@ import warnings
 import ot
 import torch
 
-from ma_sbi.methods.transport import semi_balanced_plan
+from ma_sbi_bench.methods.transport import semi_balanced_plan
 
 TAU, NUM_ROWS, NUM_COLUMNS, DIM = 0.9, 500, 2000, 8
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from ma_sbi import __version__
 from ma_sbi.cli import app
-from ma_sbi.methods import METHODS
-from tests.posteriors import ddpm_posterior
+from ma_sbi_bench.methods import METHODS
+from tests.some_posteriors import ddpm_posterior
 
 runner = CliRunner()
 
@@ -159,9 +159,10 @@ def test_check_refuses_in_a_sentence(name, tmp_path, monkeypatch):
 @pytest.fixture
 def experiments(monkeypatch, tmp_path):
     """Put experiments that take no time in the place of the paper's."""
-    from ma_sbi.experiments import reproducing, running
-    from ma_sbi.experiments.registry import EXPERIMENTS
-    from tests.report.fake import Breaking, Fake, Lacking, Second
+    from bench.tests.report.fake import Breaking, Fake, Lacking, Second
+    from ma_sbi_bench import reproducing
+    from ma_sbi_bench.engine import running
+    from ma_sbi_bench.tables.registry import EXPERIMENTS
 
     # In this process: another one takes seconds to start. The engine has tests of its own.
     monkeypatch.setattr(
@@ -203,7 +204,8 @@ def test_reproduce_prints_ours_beside_the_papers_and_keeps_what_is_finished(expe
 
 
 def test_reproduce_works_in_processes_of_its_own(experiments, monkeypatch):
-    from ma_sbi.experiments import reproducing, running
+    from ma_sbi_bench import reproducing
+    from ma_sbi_bench.engine import running
 
     monkeypatch.setattr(reproducing, "run", running.run)
     result = _reproduce("fake", "--seeds", "2")
@@ -254,7 +256,7 @@ def test_an_experiment_that_lacks_something_is_skipped_with_the_reason(experimen
 
 
 def test_a_scheduler_that_goes_away_is_told_in_a_sentence(experiments, monkeypatch):
-    from ma_sbi.experiments.reproducing import Reproduction
+    from ma_sbi_bench.reproducing import Reproduction
 
     def gone(*_, **__):
         raise ValueError("the scheduler at tcp://there:1 is gone")
@@ -268,7 +270,7 @@ def test_a_scheduler_that_goes_away_is_told_in_a_sentence(experiments, monkeypat
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(experiments, monkeypatch):
-    from ma_sbi.report.progress import Watch
+    from ma_sbi_bench.report.progress import Watch
 
     hear, heard = Watch.hear, []
 

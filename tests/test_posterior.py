@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from ma_sbi import CorrectedPosterior, HashEncoder, ShiftCorrector, from_sbi
-from ma_sbi.training_range import OutsideTrainingRange
+from ma_sbi.posteriors.training_range import OutsideTrainingRange
 from tests.correctors.worlds import TEXTS, shifted_world
-from tests.posteriors import flow_posterior, sbi_npe, simulations
+from tests.some_posteriors import flow_posterior, sbi_npe, simulations
 
 
 @pytest.fixture

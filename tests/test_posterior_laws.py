@@ -7,10 +7,10 @@ import torch
 from torch.distributions import Exponential, Independent, Normal
 
 from ma_sbi import CorrectedPosterior, from_callable, from_sbi, from_zuko
-from ma_sbi.adapters import LeakyPosterior
 from ma_sbi.correctors import BaseCorrector
+from ma_sbi.posteriors import LeakyPosterior
 from ma_sbi.protocols import Corrections
-from tests.posteriors import DENSE, NOISE, POSTERIORS, PRIOR, exact
+from tests.some_posteriors import DENSE, NOISE, POSTERIORS, PRIOR, exact
 
 X = torch.tensor([[0.5, -0.5, 0.0], [1.0, 1.0, -1.0], [0.0, 0.3, -0.8], [-1.2, 0, 1]])
 

@@ -8,8 +8,8 @@ import pytest
 
 import ma_sbi
 from ma_sbi import protocols
-from ma_sbi.amortized import Amortized
 from ma_sbi.correctors import BaseCorrector, ComposedCorrector, ShiftCorrector
+from ma_sbi.posteriors.amortized import Amortized
 
 PACKAGE = Path(ma_sbi.__file__).parent
 METHOD = ["context", "encoders", "posterior", "correctors"]

@@ -1,12 +1,16 @@
-"""Tests for ma_sbi.validation, ma_sbi.randomness and ma_sbi.training_range."""
+"""Tests for ma_sbi.validation, ma_sbi.randomness and ma_sbi.posteriors.training_range."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from ma_sbi.posteriors.training_range import (
+    MomentRange,
+    OutsideTrainingRange,
+    TrainingRange,
+)
 from ma_sbi.randomness import derive, generator, seeded
-from ma_sbi.training_range import MomentRange, OutsideTrainingRange, TrainingRange
 from ma_sbi.validation import as_count, as_matrix
 
 

@@ -1,7 +1,6 @@
 # Public names, loaded when first used; see __init__.py.
-from .adapters import from_callable, from_sbi, from_zuko
-from .backbones import fit_ddpm, fit_flow, load_ddpm, load_flow, load_posterior
 from .checking import Check, check
+from .conformal import conformal
 from .correctors import (
     BootstrapCorrector,
     ComposedCorrector,
@@ -12,6 +11,16 @@ from .correctors import (
 )
 from .encoders import CategoryEncoder, HashEncoder, NumberEncoder, SentenceEncoder
 from .posterior import CorrectedPosterior
+from .posteriors import (
+    fit_ddpm,
+    fit_flow,
+    from_callable,
+    from_sbi,
+    from_zuko,
+    load_ddpm,
+    load_flow,
+    load_posterior,
+)
 from .predictive import predictive_mean
 
 __all__ = [
@@ -26,6 +35,7 @@ __all__ = [
     "SentenceEncoder",
     "ShiftCorrector",
     "check",
+    "conformal",
     "cross_fit",
     "decompose",
     "fit_ddpm",

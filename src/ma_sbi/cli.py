@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -60,7 +58,7 @@ def demo(
         int, typer.Option(min=1000, help="Simulations to train the posterior on.")
     ] = 10_000,
     calibration: Annotated[
-        int, typer.Option(min=4, help="Texts with paired data to learn from.")
+        int, typer.Option(min=4, help="Notes with paired data to learn from.")
     ] = 100,
     draws: Annotated[
         int, typer.Option(min=200, help="Posterior draws per observation.")
@@ -68,12 +66,12 @@ def demo(
     max_epochs: Annotated[int, typer.Option(min=2, help="Most epochs of training.")] = 40,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
 ) -> None:
-    """Two moons under four regimes: NPE, MA-SBI from text, and the Oracle."""
+    """Two beacons and a log of their faults: NPE, MA-SBI from the log, and the Oracle."""
     # Imported late: the help must not wait for torch.
     import torch
 
-    from ma_sbi.demo import METHODS, run_demo
-    from ma_sbi.report import plot_posteriors
+    from ma_sbi.demo import METHODS, NOTES, run_demo
+    from ma_sbi.plots import plot_posteriors
 
     # This process is ours, and small operations on busy threads crawl.
     torch.set_num_threads(1)
@@ -108,22 +106,21 @@ def demo(
     for name in METHODS:
         table.add_column(name, justify="right")
     table.add_column("Gap closed", justify="right")
-    for index, regime in enumerate(result.task.regimes):
+    for index, note in enumerate(NOTES):
         means = [f"{result.c2st[name][index].mean():.3f}" for name in METHODS]
-        table.add_row(regime.text, *means, str(result.gap_closed(index)))
+        table.add_row(note, *means, str(result.gap_closed(index)))
     table.add_section()
     means = [f"{result.c2st[name].mean():.3f}" for name in METHODS]
-    table.add_row("all regimes", *means, str(result.gap_closed()))
+    table.add_row("all notes", *means, str(result.gap_closed()))
     console.print(table)
     console.print(
-        f"The shifts were learned from {calibration} texts with a relative error of "
+        f"The shifts were learned from {calibration} notes with a relative error of "
         f"{result.shift_error:.1e}; no true parameter was used."
     )
 
     picture = out / "posteriors.png"
     first = {name: values[:, :, 0] for name, values in result.draws.items()}
-    texts = [regime.text for regime in result.task.regimes]
-    plot_posteriors(first, texts, limits=(-1.05, 1.05)).savefig(picture, dpi=150)
+    plot_posteriors(first, list(NOTES), limits=(-1.05, 1.05)).savefig(picture, dpi=150)
     elapsed = time.perf_counter() - started
     console.print(f"The picture is {picture} ({elapsed:.0f} s in all).")
 
@@ -165,7 +162,7 @@ def check(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
 ) -> None:
     """Say whether a correction by this context can be trusted, and why."""
-    from ma_sbi.checking.wording import printable
+    from ma_sbi.display.text import printable
 
     try:
         if html is not None and not html.absolute().parent.is_dir():
@@ -233,176 +230,37 @@ def _check(
     return replace(result, notes=(*result.notes, f"Not used in the file: {names}."))
 
 
-NAMES = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[NAME ...|all]", help="Experiments, or all."),
-]
-OUT = Annotated[
-    Path, typer.Option(metavar="DIR", help="Folder of finished cells and posteriors.")
-]
-RESULTS = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Folder of committed rows, which are not done again; results, if it is here.",
-    ),
-]
-QUICK = Annotated[
-    bool, typer.Option("--quick", help="A reduced budget: minutes, and little to learn.")
-]
-SEEDS = Annotated[
-    int | None, typer.Option(min=1, help="Seeds of every experiment; else the paper's.")
-]
+GROUP = "ma_sbi.commands"
+"""Entry points of this group are commands of other packages."""
+OF_THE_BENCH = {
+    "methods": "List MA-SBI and its rivals, and the data that each needs.",
+    "report": "Write a page of what is finished: tables that sort, figures, provenance.",
+    "reproduce": "Check the paper: run its tables and figures again.",
+}
 
 
-@app.command()
-def reproduce(
-    names: NAMES = None,
-    *,
-    quick: QUICK = False,
-    seeds: SEEDS = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; else one for every processor.")
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers do the work."),
-    ] = None,
-    out: OUT = Path("ma-sbi-reproduction"),
-    results: RESULTS = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Do committed rows again as well.")
-    ] = False,
-    listing: Annotated[
-        bool, typer.Option("--list", help="Only say how far each experiment is.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for other programs.")
-    ] = False,
-) -> None:
-    """Check the paper: run its tables and figures, with ours beside the paper's.
-
-    What is finished is kept; the same command goes on where it was stopped.
-    """
-    # Imported late: the help must not wait for torch.
-    from ma_sbi.experiments.budget import Budget
-    from ma_sbi.report import commands
-
-    if not names and not listing and not json:
-        commands.describe()
-        return
-    with _refusing("reproduce"):
-        asked = commands.prepare(
-            names or [], Budget(quick=quick, seeds=seeds), out, results, fresh=fresh
-        )
-        if listing or not names:
-            commands.list_experiments(asked, as_json=json)
-            return
-        commands.check_request(asked, workers, scheduler)
-    raise typer.Exit(
-        commands.reproduce(asked, num_workers=workers, scheduler=scheduler, as_json=json)
-    )
+def _join(group: Iterable[EntryPoint]) -> None:
+    """Add the commands of other packages, and the reason where there is none."""
+    missing = dict.fromkeys(OF_THE_BENCH, "needs the bench: pip install ma-sbi-bench")
+    for entry in sorted(group, key=lambda one: one.name):
+        try:
+            app.command(entry.name)(entry.load())
+        except Exception as error:  # noqa: BLE001 (the other commands must work)
+            missing[entry.name] = f"cannot be loaded from {entry.value}: {error}"
+        else:
+            missing.pop(entry.name, None)
+    for name, reason in missing.items():
+        _add_refusal(name, reason)
 
 
-@app.command()
-def report(
-    names: NAMES = None,
-    *,
-    quick: QUICK = False,
-    seeds: SEEDS = None,
-    out: OUT = Path("ma-sbi-reproduction"),
-    results: RESULTS = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the page to this file; ma-sbi-report.html, if nothing else."
-        ),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write finished rows, one CSV per experiment."),
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Write Markdown to this file, figures beside it.")
-    ] = None,
-) -> None:
-    """Write a page of what is finished: tables that sort, figures, provenance."""
-    from ma_sbi.experiments.budget import Budget
-    from ma_sbi.report import commands
+def _add_refusal(name: str, reason: str) -> None:
+    any_arguments = {"ignore_unknown_options": True, "allow_extra_args": True}
+    summary = OF_THE_BENCH.get(name, "")
 
-    if html is None and csv is None and markdown is None:
-        html = Path("ma-sbi-report.html")
-    with _refusing("report"):
-        if csv is not None and quick:
-            raise ValueError("--csv is for full-budget rows, on which others rely")
-        asked = commands.prepare(
-            names or [], Budget(quick=quick, seeds=seeds), out, results
-        )
-    raise typer.Exit(commands.write_report(asked, html=html, markdown=markdown, csv=csv))
+    @app.command(name, help=f"{summary} ({reason})", context_settings=any_arguments)
+    def refuse() -> None:
+        typer.echo(f"ma-sbi {name} {reason}", err=True)
+        raise typer.Exit(2)
 
 
-@contextmanager
-def _refusing(command: str) -> Iterator[None]:
-    """Say in a sentence what is wrong with the input."""
-    from ma_sbi.checking.wording import printable
-
-    try:
-        yield
-    except ValueError as error:
-        said = printable(" ".join(str(error).split()))
-        typer.echo(f"ma-sbi {command}: {said}", err=True)
-        raise typer.Exit(2) from None
-
-
-@app.command()
-def methods(
-    name: Annotated[
-        str | None, typer.Argument(help="One method, to read all about it.")
-    ] = None,
-    *,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for other programs.")
-    ] = False,
-) -> None:
-    """List MA-SBI and its rivals, and the data that each needs."""
-    from ma_sbi.methods import METHODS, describe_methods
-
-    if name is not None and name not in METHODS:
-        raise typer.BadParameter(f"there is no {name!r}; known are {', '.join(METHODS)}")
-    described = [row for row in describe_methods() if name in (None, row["name"])]
-    if json:
-        typer.echo(dumps(described, indent=2))
-    elif name is None:
-        Console().print(_method_table(described))
-    else:
-        _print_method(described[0])
-
-
-def _method_table(described: list[dict[str, Any]]) -> Table:
-    table = Table(
-        box=SIMPLE,
-        caption="theta*: true parameters of real observations; pairs: simulations at "
-        "their inputs.\nAll about one: ma-sbi methods NAME",
-        caption_justify="left",
-    )
-    table.add_column("Method", no_wrap=True)
-    table.add_column("Needs")
-    table.add_column("Amortised")
-    table.add_column("Reference")
-    for row in described:
-        needs = ", ".join(row["needs"]) or "nothing"
-        amortised = "yes" if row["amortised"] else "no"
-        table.add_row(row["name"], needs, amortised, row["reference"])
-    return table
-
-
-def _print_method(row: dict[str, Any]) -> None:
-    from ma_sbi.methods import NEEDS
-
-    # Cross-references are for the documentation's machine.
-    plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?([^`]+)`", r"\1", row["description"])
-    typer.echo(f"{row['name']}: {plain}\n")
-    typer.echo(f"Reference: {row['reference']}")
-    for kind in row["needs"]:
-        typer.echo(f"Needs {kind}: {NEEDS[kind]}")
-    typer.echo("Options: " + ", ".join(f"{k}={v}" for k, v in row["options"].items()))
+_join(entry_points(group=GROUP))

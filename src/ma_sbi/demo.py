@@ -1,24 +1,98 @@
-"""The method on one page: two moons, four regimes, one text each."""
+"""The method on one page: where is the receiver, and what does the log say of the beacons?
+
+A receiver somewhere in a square measures its distances to two beacons. A posterior is
+trained on simulations in which both beacons are right. In reality they are not always, and
+a log says when.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution, Independent, Uniform
 
-from ma_sbi.backbones import fit_flow
 from ma_sbi.correctors import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.metrics import GapClosed, c2st_batch, gap_closed
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.tasks import Task, TwoMoons
+from ma_sbi.posteriors import fit_flow
 
-__all__ = ["METHODS", "DemoResult", "run_demo"]
+__all__ = ["METHODS", "NOTES", "Beacons", "DemoResult", "Triples", "run_demo"]
 
 METHODS = ("NPE", "MA-SBI", "Oracle")
+NOTES: Mapping[str, tuple[float, float]] = {
+    "Both beacons were tested at noon, nothing to report.": (0.0, 0.0),
+    "Beacon A was replaced; its clock runs late.": (0.3, 0.0),
+    "Echo from the new hangar on the path to beacon B.": (0.0, 0.3),
+    "Frost on both antennas, the gain was turned up.": (-0.25, -0.25),
+}
+"""What the log says, and what it means: the error of the two distances."""
+
+
+class Triples(NamedTuple):
+    """Rows of the demo's world.
+
+    Attributes:
+        theta: True positions, shape ``(n, 2)``.
+        x_sim: Distances as simulated, shape ``(n, 2)``.
+        x_obs: Distances as measured, shape ``(n, 2)``.
+        notes: What the log says of each row.
+    """
+
+    theta: Tensor
+    x_sim: Tensor
+    x_obs: Tensor
+    notes: list[str]
+
+
+class Beacons:
+    """Two distances to a position in a square; its exact posterior is known on a grid."""
+
+    beacons = torch.tensor([[-0.5, -0.2], [0.5, -0.2]])
+    noise = 0.05
+    cells = 256
+
+    @property
+    def prior(self) -> Distribution:
+        """Positions, uniform on the square from -1 to 1."""
+        return Independent(Uniform(-torch.ones(2), torch.ones(2)), 1)
+
+    def simulate(self, theta: Tensor, *, seed: int) -> Tensor:
+        """Measure the distances to the beacons, with noise."""
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(len(theta), 2, generator=generator)
+        return torch.cdist(theta, self.beacons) + self.noise * noise
+
+    def draw(self, num: int, *, seed: int) -> Triples:
+        """Draw positions, their distances and notes, every note about equally often."""
+        generator = torch.Generator().manual_seed(seed)
+        theta = 2 * torch.rand(num, 2, generator=generator) - 1
+        x_sim = self.simulate(theta, seed=seed + 1)
+        notes = [list(NOTES)[row % len(NOTES)] for row in range(num)]
+        return Triples(theta, x_sim, x_sim + self.shift(notes), notes)
+
+    def shift(self, notes: list[str]) -> Tensor:
+        """Return the error of the distances under each note."""
+        return torch.tensor([NOTES[note] for note in notes])
+
+    def reference(self, x: Tensor, num_draws: int, *, seed: int) -> Tensor:
+        """Draw from the exact posterior, shape ``(num_draws, len(x), 2)``."""
+        width = 2 / self.cells
+        centres = (torch.arange(self.cells) + 0.5) * width - 1
+        grid = torch.cartesian_prod(centres, centres)
+        error = x[:, None] - torch.cdist(grid, self.beacons)
+        log_density = -error.square().sum(dim=-1) / (2 * self.noise**2)
+        generator = torch.Generator().manual_seed(seed)
+        cell = torch.multinomial(
+            log_density.softmax(dim=1), num_draws, replacement=True, generator=generator
+        ).T
+        within = torch.rand(*cell.shape, 2, generator=generator) - 0.5
+        return grid[cell] + width * within
 
 
 @dataclass(frozen=True)
@@ -26,22 +100,20 @@ class DemoResult:
     """What the demo found.
 
     Attributes:
-        task: The world it took place in.
         draws: Posterior draws per method, and of the exact ``"reference"``, each of shape
-            ``(num_draws, num_regimes, num_observations, dim_theta)``.
-        c2st: C2ST per method, shape ``(num_regimes, num_observations)``.
-        shift_error: Relative error of the shifts that were learned from the texts.
+            ``(num_draws, num_notes, num_observations, 2)``.
+        c2st: C2ST per method, shape ``(num_notes, num_observations)``.
+        shift_error: Relative error of the shifts that were learned from the notes.
     """
 
-    task: Task
     draws: dict[str, Tensor]
     c2st: dict[str, Tensor]
     shift_error: float
 
-    def gap_closed(self, regime: int | None = None) -> GapClosed:
-        """Give the share of the NPE-to-Oracle gap closed in one regime, or in all."""
+    def gap_closed(self, note: int | None = None) -> GapClosed:
+        """Give the share of the NPE-to-Oracle gap closed under one note, or all."""
         values = [
-            (score if regime is None else score[regime]).flatten().numpy()
+            (score if note is None else score[note]).flatten().numpy()
             for score in (self.c2st[name] for name in METHODS)
         ]
         return gap_closed(*values)
@@ -57,46 +129,45 @@ def run_demo(
     seed: int = 0,
     stage: Callable[[str], None] = lambda text: None,
 ) -> DemoResult:
-    """Train a posterior, learn the departures from texts, and compare.
+    """Train a posterior, learn the departures from notes, and compare.
 
     Args:
         num_simulations: Simulations to train the posterior on.
-        num_calibration: Triples of text, observation and simulation.
-        num_observations: Test observations, each of them seen in every regime.
+        num_calibration: Triples of note, observation and simulation.
+        num_observations: Test observations, each of them seen under every note.
         num_draws: Posterior draws per observation.
         max_epochs: Most epochs of training.
         seed: Seed of everything.
         stage: Called with a few words before each stage.
     """
-    task = TwoMoons()
+    world, notes = Beacons(), list(NOTES)
     stage(f"Simulating {num_simulations:,} data sets")
-    train = task.draw(num_simulations, seed=seed)
+    train = world.draw(num_simulations, seed=seed)
 
     stage("Training a neural spline flow on them (most of the time goes here)")
     with warnings.catch_warnings():
         # A demonstration stops early on purpose.
         warnings.filterwarnings("ignore", message="training stopped at max_epochs")
         posterior = fit_flow(
-            task.prior, train.theta, train.x_sim, max_epochs=max_epochs, seed=seed
+            world.prior, train.theta, train.x_sim, max_epochs=max_epochs, seed=seed
         )
 
-    stage(f"Learning the departures from {num_calibration} texts and data pairs")
-    calibration = task.draw(num_calibration, seed=seed + 1)
+    stage(f"Learning the departures from {num_calibration} notes and data pairs")
+    calibration = world.draw(num_calibration, seed=seed + 2)
     corrector = ShiftCorrector(HashEncoder())
-    corrector.fit(calibration.context, calibration.x_obs, calibration.x_sim, seed=seed)
-    texts = [regime.text for regime in task.regimes]
-    shifts = task.shift(torch.arange(len(texts)))
-    shift_error = (corrector.shift(texts) - shifts).norm() / shifts.norm()
+    corrector.fit(calibration.notes, calibration.x_obs, calibration.x_sim, seed=seed)
+    shifts = world.shift(notes)
+    shift_error = (corrector.shift(notes) - shifts).norm() / shifts.norm()
 
     stage("Sampling every posterior")
-    x_sim = task.draw(num_observations, seed=seed + 2).x_sim.repeat(len(texts), 1)
-    regime = torch.arange(len(texts)).repeat_interleave(num_observations)
-    x_obs, notes = task.depart(x_sim, regime), task.contexts(regime)
+    x_sim = world.draw(num_observations, seed=seed + 4).x_sim.repeat(len(notes), 1)
+    log = [note for note in notes for _ in range(num_observations)]
+    x_obs = x_sim + world.shift(log)
     corrected = CorrectedPosterior(posterior, corrector)
     draws = {
-        "reference": task.reference(x_sim, num_draws, seed=seed),
+        "reference": world.reference(x_sim, num_draws, seed=seed),
         "NPE": posterior.sample(num_draws, x_obs, seed=seed),
-        "MA-SBI": corrected.sample(num_draws, x_obs, notes, seed=seed),
+        "MA-SBI": corrected.sample(num_draws, x_obs, log, seed=seed),
         "Oracle": posterior.sample(num_draws, x_sim, seed=seed),
     }
 
@@ -104,9 +175,8 @@ def run_demo(
     judged = torch.cat([draws[name] for name in METHODS], dim=1)
     truth = draws["reference"].repeat(1, len(METHODS), 1)
     scores = c2st_batch(judged, truth, recipe="fast").chunk(len(METHODS))
-    shape = (len(texts), num_observations)
+    shape = (len(notes), num_observations)
     return DemoResult(
-        task=task,
         draws={name: values.unflatten(1, shape) for name, values in draws.items()},
         c2st={n: s.reshape(shape) for n, s in zip(METHODS, scores, strict=True)},
         shift_error=shift_error.item(),

@@ -13,7 +13,7 @@ from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Corrector
 from ma_sbi.validation import as_count, as_matrix
 
 if TYPE_CHECKING:
-    from ma_sbi.adapters.sbi_posterior import PackedPosterior, SBIPosterior
+    from ma_sbi.posteriors.sbi_posterior import PackedPosterior, SBIPosterior
 
 __all__ = ["CorrectedPosterior"]
 
@@ -92,7 +92,7 @@ class CorrectedPosterior:
             An sbi ``NeuralPosterior``, for ``run_sbc``, ``run_tarp``, ``LC2ST``,
             ``pairplot``, ``map`` and the rest of sbi.
         """
-        from ma_sbi.adapters.sbi_posterior import SBIPosterior
+        from ma_sbi.posteriors.sbi_posterior import SBIPosterior
 
         entry = as_entries(context, num_rows=1)
         encoder = getattr(self.corrector, "encoder_", None)
@@ -111,7 +111,7 @@ class CorrectedPosterior:
         Args:
             contexts: Every context that will be packed, in any order.
         """
-        from ma_sbi.adapters.sbi_posterior import PackedPosterior
+        from ma_sbi.posteriors.sbi_posterior import PackedPosterior
 
         return PackedPosterior(self, contexts)
 

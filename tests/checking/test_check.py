@@ -16,9 +16,9 @@ from ma_sbi import (
     fit_ddpm,
     from_callable,
 )
-from ma_sbi.backbones import DiffusionPosterior
 from ma_sbi.checking import running
 from ma_sbi.checking.wording import QUESTIONS
+from ma_sbi.posteriors import DiffusionPosterior
 
 SHIFTS = torch.tensor([[1.5, 0.0], [0.0, -1.0], [0.5, 0.5]])
 

@@ -18,7 +18,7 @@ from ma_sbi import (
     predictive_mean,
 )
 from ma_sbi.correctors import Affine, Evidence, Mixture, ResidualPools, Shift, UnseenContext
-from ma_sbi.tasks import TASKS, ShiftTask, get_task
+from ma_sbi_bench.tasks import TASKS, ShiftTask, get_task
 from tests.correctors.worlds import TEXTS, shifted_world
 
 CONTEXT = ["calm", "calm", "calm", "storm", "storm"]

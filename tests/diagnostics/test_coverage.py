@@ -15,7 +15,7 @@ from torch.distributions import Independent, Normal
 from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector, from_callable
 from ma_sbi.diagnostics import coverage
 from ma_sbi.diagnostics.coverage import _area, _ranks, _tarp_ranks
-from ma_sbi.methods import get_method
+from ma_sbi_bench.methods import get_method
 
 SCALE = math.sqrt(0.2)
 
@@ -162,7 +162,7 @@ def test_a_corrected_posterior_without_density_is_taken():
 def test_a_method_is_taken():
     from torch.distributions import MultivariateNormal
 
-    from ma_sbi.methods import Materials
+    from ma_sbi_bench.methods import Materials
 
     prior = MultivariateNormal(torch.zeros(2), torch.eye(2))
     method = get_method("npe").fit(Materials(prior=prior, posterior=gaussian()))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ma_sbi.diagnostics import departure_family
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 N = 300
 SHIFTS = torch.tensor([[1.0, 0.0], [0.0, 0.5]]).repeat(N // 2, 1)

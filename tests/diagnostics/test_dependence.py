@@ -8,7 +8,7 @@ import pytest
 
 from ma_sbi import HashEncoder
 from ma_sbi.diagnostics import dependence_test
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 
 def uniform(n, dim, seed=0):

@@ -9,7 +9,7 @@ import torch
 from ma_sbi import HashEncoder
 from ma_sbi.diagnostics import exclusion_test, held_out_r2
 from ma_sbi.diagnostics.exclusion import held_out_r2_error
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.tasks import get_task
 
 
 @pytest.fixture(scope="module")

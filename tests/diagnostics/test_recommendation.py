@@ -16,8 +16,8 @@ from ma_sbi.diagnostics import (
     recommend,
     weak_context,
 )
-from ma_sbi.methods import METHODS, NEEDS, Calibration, Materials
-from ma_sbi.tasks import get_task
+from ma_sbi_bench.methods import METHODS, NEEDS, Calibration, Materials
+from ma_sbi_bench.tasks import get_task
 
 CONTEXT = {"posterior", "context", "pairs", "x_obs"}
 THETA = {"posterior", "simulator", "theta*", "unlabelled", "x_obs"}

@@ -18,9 +18,9 @@ from ma_sbi.checking.subject import check_width, limit, validate
 from ma_sbi.checking.verdict import Facts, Leak, Verdict, decide
 from ma_sbi.context import distinct, is_missing
 from ma_sbi.diagnostics.recommendation import Recommendation, recommend
-from ma_sbi.methods.materials import Need
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import Context, Encoder
+from ma_sbi_bench.methods.materials import Need
 
 __all__ = ["check"]
 
@@ -85,7 +85,7 @@ def check(
         corrector = posterior.corrector if corrector is None else corrector
         posterior = posterior.posterior
     if hasattr(posterior, "sample_batched"):
-        from ma_sbi.adapters import from_sbi
+        from ma_sbi.posteriors import from_sbi
 
         posterior = from_sbi(posterior)
     subject = validate(x_obs, context, x_sim, theta, groups)

@@ -9,7 +9,7 @@ import ma_sbi
 from ma_sbi.checking.plots import Picture, draw
 from ma_sbi.checking.result import Check
 from ma_sbi.checking.wording import QUESTIONS, answer
-from ma_sbi.report.html import document, text
+from ma_sbi.display.html import document, text
 
 __all__ = ["write_page"]
 

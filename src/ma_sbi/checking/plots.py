@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ma_sbi.checking.result import Check
-from ma_sbi.checking.wording import printable
-from ma_sbi.report.drawing import INK, page_style, svg
+from ma_sbi.display.drawing import INK, page_style, svg
+from ma_sbi.display.text import printable
 
 __all__ = ["Picture", "draw"]
 

@@ -14,7 +14,6 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from ma_sbi.backbones.ddpm import DiffusionPosterior
 from ma_sbi.checking.figures import AffineGain, BeforeAfter, LeakPower, Means, Outside
 from ma_sbi.checking.subject import Subject
 from ma_sbi.checking.wording import QUESTIONS
@@ -41,6 +40,7 @@ from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_chec
 from ma_sbi.diagnostics.reading import as_labels, departures
 from ma_sbi.diagnostics.weak_context import WeakContext, weak_context
 from ma_sbi.encoders import CategoryEncoder
+from ma_sbi.posteriors.diffusion import DiffusionPosterior
 from ma_sbi.protocols import has_density
 from ma_sbi.randomness import derive, generator, seeded
 

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ma_sbi.checking.result import Check
-from ma_sbi.checking.wording import QUESTIONS, answer, printable
+from ma_sbi.checking.wording import QUESTIONS, answer
+from ma_sbi.display.text import printable
 
 __all__ = ["render"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         WeakContext,
     )
 
-__all__ = ["QUESTIONS", "answer", "printable"]
+__all__ = ["QUESTIONS", "answer"]
 
 QUESTIONS = {
     "exclusion": "Does the context leak theta?",
@@ -130,8 +130,3 @@ ANSWERS: dict[str, Callable[[Any], str]] = {
     "means": _capital,
     "predictive_check": _capital,
 }
-
-
-def printable(text: str) -> str:
-    """Replace control characters, which a terminal would obey."""
-    return "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in text)

@@ -116,7 +116,7 @@ def exclusion_test(
             the rows do not match.
 
     Example:
-        >>> from ma_sbi.tasks import get_task
+        >>> from ma_sbi_bench.tasks import get_task
         >>> draws = get_task("slcp").draw(500, seed=0)
         >>> exclusion_test(draws.context, draws.x_sim, draws.x_obs, seed=0).passed
         True

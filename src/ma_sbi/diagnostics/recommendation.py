@@ -11,7 +11,7 @@ from ma_sbi.diagnostics.departure_family import DepartureFamily
 from ma_sbi.diagnostics.information import Information
 from ma_sbi.diagnostics.out_of_distribution import OutOfDistribution
 from ma_sbi.diagnostics.weak_context import WeakContext
-from ma_sbi.methods import METHODS, NEEDS, Materials, Need
+from ma_sbi_bench.methods import METHODS, NEEDS, Materials, Need
 
 __all__ = ["Recommendation", "recommend"]
 
@@ -28,7 +28,7 @@ class Recommendation:
     """Which method fits what there is, and why.
 
     Attributes:
-        method: A key of ``ma_sbi.methods.METHODS``.
+        method: A key of ``ma_sbi_bench.methods.METHODS``.
         corrector: For MA-SBI, a class of ``ma_sbi.correctors``; None for other methods.
         departure: For MA-SBI, ``"Shift"`` or ``"Affine"``.
         inference: For MA-SBI, ``"Point"``, ``"Mixture"`` or ``"Evidence"``.
@@ -75,7 +75,7 @@ def recommend(
 
     Args:
         has: The materials, or the kinds of material that there are; see
-            ``ma_sbi.methods.NEEDS``.
+            ``ma_sbi_bench.methods.NEEDS``.
         num_triples: Calibration rows; those of ``has`` or ``weak_context`` if None.
         contexts_repeat: Whether contexts are regimes that recur; ``weak_context`` tells
             if None.

@@ -1,0 +1,244 @@
+"""Finished cells: small files that are written whole or not at all, and committed rows.
+
+A store reads two places: its folder, one JSON file per cell, and the CSV files of finished
+full-budget rows (``results/``). What either holds is never computed again. Which CSV file
+holds a cell does not matter: experiments share some.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import subprocess
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ma_sbi_bench.engine.cell import Cell, Measurement
+
+__all__ = ["COLUMNS", "Store", "written_whole"]
+
+PACKAGES = ("ma-sbi", "torch", "sbi", "zuko", "scikit-learn", "numpy", "scipy")
+CELL_COLUMNS = [known.name for known in fields(Cell)]
+COLUMNS = [
+    *CELL_COLUMNS,
+    "metric",
+    "recipe",
+    "num_draws",
+    "num_cases",
+    "value",
+    "values",
+    "seconds",
+    "versions",
+    "commit",
+    "key",
+]
+WHOLE_NUMBERS = (
+    "version",
+    "seed",
+    "num_calibration",
+    "observation",
+    "regime",
+    "num_draws",
+    "num_cases",
+)
+TEXTS = ("experiment", "method", "task", "backbone", "metric", "recipe", "commit", "key")
+
+
+class Store:
+    """Numbers that are known already.
+
+    Args:
+        folder: Folder of the cells; made when the first one is written.
+        results: Folder of committed rows, one CSV per experiment; other CSV files in it are
+            left alone. None to ignore it.
+    """
+
+    def __init__(self, folder: str | Path, results: str | Path | None = None) -> None:
+        self.folder = Path(folder)
+        self.results = None if results is None else Path(results)
+        self._committed: dict[str, list[dict[str, Any]]] | None = None
+
+    def __contains__(self, cell: Cell) -> bool:
+        key = cell.key
+        return self._file(key).exists() or key in self.committed()
+
+    def write(self, cell: Cell, measured: Iterable[Measurement], seconds: float) -> None:
+        """Keep the numbers of a finished cell, with where they come from.
+
+        Raises:
+            ValueError: If there are none: no row could tell that the cell is finished.
+        """
+        metrics = [asdict(one) | {"values": _as_text(one.values)} for one in measured]
+        if not metrics or not all(one["values"] for one in metrics):
+            raise ValueError(f"{cell} gave no numbers")
+        record = {
+            "cell": asdict(cell),
+            "measured": metrics,
+            "seconds": round(seconds, 2),
+            "versions": versions(),
+            "commit": commit(),
+        }
+        with written_whole(self._file(cell.key)) as unfinished:
+            unfinished.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+    def rows(self, cells: Iterable[Cell]) -> pd.DataFrame:
+        """Return one row per cell and metric, for those cells that are finished.
+
+        Returns:
+            Columns ``COLUMNS``; ``values`` holds arrays, ``settings`` dictionaries.
+        """
+        found: list[dict[str, Any]] = []
+        for key in dict.fromkeys(cell.key for cell in cells):
+            file = self._file(key)
+            if file.exists():
+                found += _flatten(json.loads(file.read_text(encoding="utf-8")), key)
+            else:
+                found += self.committed().get(key, [])
+        return _typed(pd.DataFrame(found, columns=COLUMNS))
+
+    def committed(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the committed rows of every cell, as they are in their file.
+
+        Raises:
+            ValueError: If a file has keys of cells and not all columns.
+        """
+        if self._committed is None:
+            known: dict[str, list[dict[str, Any]]] = {}
+            files = [] if self.results is None else sorted(self.results.glob("*.csv"))
+            for file in files:
+                known = _read_committed(file) | known
+            self._committed = known
+        return self._committed
+
+    def export(self, cells: Iterable[Cell], file: str | Path) -> int:
+        """Write the rows of finished cells as a CSV file that a store can read.
+
+        Returns:
+            The number of rows.
+        """
+        rows = self.rows(cells)
+        plain = rows.assign(
+            settings=[json.dumps(one, sort_keys=True) for one in rows["settings"]],
+            versions=[json.dumps(one, sort_keys=True) for one in rows["versions"]],
+            values=[_as_text(one) for one in rows["values"]],
+            value=[f"{one:.6g}" for one in rows["value"]],
+        )
+        with written_whole(Path(file)) as unfinished:
+            plain.to_csv(unfinished, index=False, lineterminator="\n")
+        return len(rows)
+
+    def _file(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
+
+
+def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
+    """Read the rows of each cell; none if the file holds something else."""
+    with file.open(newline="", encoding="utf-8") as text:
+        head = next(csv.reader(text), [])
+    if "key" not in head:
+        return {}
+    missing = set(COLUMNS) - set(head)
+    if missing:
+        raise ValueError(
+            f"{file} is not a file of results: it has no columns "
+            f"{', '.join(sorted(missing))}"
+        )
+    try:
+        rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+    known: dict[str, list[dict[str, Any]]] = {}
+    for row in rows.to_dict("records"):
+        known.setdefault(row["key"], []).append({str(k): v for k, v in row.items()})
+    return known
+
+
+@contextmanager
+def written_whole(file: Path) -> Iterator[Path]:
+    """Give a name to write to; it becomes the file once all is written, or never."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own: two processes, of two machines even, may finish the same thing.
+    unfinished = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.unfinished")
+    try:
+        yield unfinished
+        # Else a power cut could leave a file that has its name but not its contents.
+        with unfinished.open("rb+") as written:
+            os.fsync(written.fileno())
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _flatten(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Turn the contents of a cell's file into rows."""
+    about = {name: record[name] for name in ("seconds", "versions", "commit")}
+    return [record["cell"] | one | about | {"key": key} for one in record["measured"]]
+
+
+def _typed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Give every column its type, whether it comes from JSON or from CSV."""
+    for name in ("settings", "versions"):
+        known = [json.loads(v) if isinstance(v, str) else v for v in rows[name]]
+        rows[name] = pd.Series(known, dtype=object)
+    values = [_as_numbers(text) for text in rows["values"]]
+    rows["values"] = pd.Series(values, dtype=object)
+    # From the values themselves: the column of a CSV file is rounded.
+    rows["num_cases"] = [len(one) for one in values]
+    rows["value"] = [float(one.mean()) for one in values]
+    for name in WHOLE_NUMBERS:
+        rows[name] = pd.to_numeric(rows[name], errors="coerce").astype("Int64")
+    for name in ("value", "seconds"):
+        rows[name] = pd.to_numeric(rows[name], errors="coerce").astype(float)
+    for name in TEXTS:
+        rows[name] = rows[name].astype("str")
+    return rows
+
+
+def _as_text(values: Iterable[float]) -> str:
+    return " ".join(f"{value:.6g}" for value in values)
+
+
+def _as_numbers(text: str) -> np.ndarray:
+    return np.array([float(value) for value in text.split()])
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Name the versions of what decides a number."""
+    found = {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version()} | found
+
+
+@cache
+def commit() -> str:
+    """Name the commit of the source, with a plus if it was changed since.
+
+    Where there is no repository, as on a cluster, ``MA_SBI_COMMIT`` may name it.
+    """
+    if "MA_SBI_COMMIT" in os.environ:
+        return os.environ["MA_SBI_COMMIT"]
+    source = Path(__file__).parents[1]
+    try:
+        return subprocess.run(
+            ["git", "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"],
+            cwd=source,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+            # It only looks: whoever commits at the same time must not find a lock.
+            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"},
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,79 @@
+"""MA-SBI under the interface of its rivals."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from sklearn.base import clone
+from torch import Tensor
+
+from ma_sbi.context import Entries
+from ma_sbi.correctors.composed import BaseCorrector, FittedCorrector
+from ma_sbi.correctors.decomposition import decompose
+from ma_sbi.correctors.shift import ShiftCorrector
+from ma_sbi.encoders import HashEncoder
+from ma_sbi.protocols import Corrections
+from ma_sbi_bench.methods.materials import Materials, Need
+from ma_sbi_bench.methods.method import CorrectingMethod
+
+__all__ = ["MASBI"]
+
+Part = Literal["whole", "marginal", "conditional"]
+
+
+class MASBI(CorrectingMethod):
+    """A corrector learned from context, before the trained posterior.
+
+    The same as ``CorrectedPosterior(posterior, corrector)``, for comparisons.
+
+    Args:
+        corrector: Any corrector, not fitted yet; a shift predicted from hashed text, in
+            closed form, if None.
+        part: ``"marginal"`` corrects by the mean shift alone, ``"conditional"`` by what
+            the context adds to it (:func:`~ma_sbi.decompose`).
+    """
+
+    reference = "MA-SBI"
+    corrector_: BaseCorrector
+
+    def __init__(
+        self, corrector: FittedCorrector | None = None, part: Part = "whole"
+    ) -> None:
+        self.corrector = corrector
+        self.part = part
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """Pairs or a pool of simulations, as the corrector learns from."""
+        data: Need = "pairs" if self._corrector.axes().fitting.paired else "simulations"
+        return frozenset({"posterior", "context", data})
+
+    @property
+    def _corrector(self) -> FittedCorrector:
+        if self.corrector is None:
+            return ShiftCorrector(HashEncoder())
+        if not isinstance(self.corrector, FittedCorrector):
+            raise ValueError(f"corrector must be a corrector, got {self.corrector!r}")
+        return self.corrector
+
+    def _fit(self, materials: Materials, seed: int | None) -> None:
+        super()._fit(materials, seed)
+        if self.part not in get_args(Part):
+            raise ValueError(
+                f"part must be one of {', '.join(get_args(Part))}, got {self.part!r}"
+            )
+        corrector = clone(self._corrector)
+        context, x_obs = materials.take("context"), materials.take("x_obs")
+        if corrector.axes().fitting.paired:
+            corrector.fit(context, x_obs, materials.take("pairs"), seed=seed)
+        else:
+            pool = materials.take("simulations").x
+            corrector.fit(context, x_obs, simulations=pool, seed=seed)
+        self.corrector_ = corrector
+        if self.part != "whole":
+            self.corrector_ = getattr(decompose(corrector, context), self.part)
+
+    def _corrections(
+        self, x: Tensor, context: Entries | None, seed: int | None
+    ) -> Corrections:
+        return self.corrector_.corrections(x, context)

@@ -1,0 +1,1 @@
+"""Covid-19: daily counts under policies."""

@@ -1,0 +1,1 @@
+"""Response times under instructions."""

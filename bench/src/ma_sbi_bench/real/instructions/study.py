@@ -1,0 +1,322 @@
+"""Response times under instructions: what a matched correction does to real people.
+
+The posterior of a drift-diffusion simulator explains a part of the trials of each subject
+and regime, a *cell*; the other trials tell how well. Corrections are learned from the other
+subjects.
+
+Real speed or accuracy instructions change how much evidence people wait for: the boundary,
+a parameter. A correction that makes the regimes alike takes that effect out of theta and
+puts it into the departure, which is wrong, however well it predicts;
+:meth:`InstructionStudy.effect` shows it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.integrate import trapezoid
+from torch import Tensor
+
+from ma_sbi.correctors import (
+    BootstrapCorrector,
+    MatchingAssumption,
+    MatchingCorrector,
+    cross_fit,
+)
+from ma_sbi.encoders import CategoryEncoder
+from ma_sbi.mixture import sample_mixture
+from ma_sbi.predictive import predictive_mean
+from ma_sbi.protocols import AmortizedPosterior, Corrections
+from ma_sbi.randomness import derive, generator, seeded
+from ma_sbi.validation import as_count
+from ma_sbi_bench.real.instructions.load import check_trials
+from ma_sbi_bench.tasks.ddm import DDM, GRID, density_summary, simulate_trials
+
+__all__ = ["Cells", "InstructionStudy", "cut_cells", "simulated_cells"]
+
+# Beyond the last cells of the summary it knows no density.
+LONGEST = 3.0
+FEWEST_HELD_OUT = 20
+POOL_PER_CELL = 50
+# A density of zero would make one odd response decide everything.
+FLOOR = 1e-3
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Trials of subjects under regimes.
+
+    Attributes:
+        table: One row per cell: ``subject``, ``regime``, ``num_held_out``.
+        fitted: Signed times that the posterior sees, shape ``(n, num_trials)``.
+        held_out: Signed times that score it, one array per cell.
+    """
+
+    table: pd.DataFrame
+    fitted: Tensor
+    held_out: list[Tensor]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+def cut_cells(trials: pd.DataFrame, num_trials: int = 100, *, seed: int = 0) -> Cells:
+    """Divide the trials of each subject and regime into two parts at random.
+
+    Args:
+        trials: ``subject``, ``regime``, ``rt`` in seconds and ``correct``, one row per
+            trial. Responses after more than three seconds are left out.
+        num_trials: Trials of each cell that the posterior sees. A cell that would leave
+            fewer than 20 others is dropped, with a warning.
+        seed: Seed of the division.
+
+    Returns:
+        The cells.
+
+    Raises:
+        ValueError: If a trial is neither right nor wrong, or only one regime has cells
+            with enough trials.
+    """
+    num_trials = as_count(num_trials, "num_trials")
+    trials = check_trials(trials, "trials")
+    rng = np.random.default_rng(seed)
+    rows, fitted, held_out, short = [], [], [], []
+    kept = trials[trials["rt"] <= LONGEST]
+    for (subject, regime), part in kept.groupby(["subject", "regime"], sort=True):
+        signed = np.where(part["correct"] == 1, part["rt"], -part["rt"]).astype(float)
+        signed = torch.from_numpy(rng.permutation(signed))
+        if len(signed) < num_trials + FEWEST_HELD_OUT:
+            short.append(f"{subject}/{regime}")
+            continue
+        rows.append((str(subject), str(regime), len(signed) - num_trials))
+        fitted.append(signed[:num_trials])
+        held_out.append(signed[num_trials:])
+    table = pd.DataFrame(rows, columns=["subject", "regime", "num_held_out"])
+    if table["regime"].nunique() < 2:
+        raise ValueError(
+            f"at least two regimes with {num_trials + FEWEST_HELD_OUT} trials of a subject "
+            f"are needed, got {table['regime'].nunique()}"
+        )
+    if short:
+        warnings.warn(
+            f"{len(short)} cells with fewer than {num_trials + FEWEST_HELD_OUT} trials are "
+            f"left out: {', '.join(short)}",
+            stacklevel=2,
+        )
+    return Cells(table, torch.stack(fitted), held_out)
+
+
+def simulated_cells(cells: Cells, theta: Tensor, *, seed: int = 0) -> Cells:
+    """Replace the responses by simulated ones: the same cells, no departure.
+
+    Args:
+        cells: What to imitate.
+        theta: Parameters of each subject, the same under every regime, shape
+            ``(num_subjects, 3)``, in the order of the subjects' names.
+        seed: Seed of the simulations.
+    """
+    _, subject = np.unique(cells.table["subject"], return_inverse=True)
+    source = generator(derive(seed, "cells"))
+    fitted, held_out = [], []
+    for row, old in zip(subject, cells.held_out, strict=True):
+        total = cells.fitted.shape[1] + len(old)
+        # Some more, because those that take too long are left out here, too.
+        signed = simulate_trials(theta[[row]], 2 * total, source=source).signed_times()[0]
+        signed = signed[signed.abs() <= LONGEST][:total]
+        fitted.append(signed[: cells.fitted.shape[1]])
+        held_out.append(signed[cells.fitted.shape[1] :])
+    return Cells(cells.table, torch.stack(fitted), held_out)
+
+
+class InstructionStudy:
+    """Cells, the posterior that explains them, and what corrections change.
+
+    The pool that regimes are matched to is what the simulator gives for the posteriors of
+    the other subjects' cells, whatever their regime: such people, without the regimes'
+    differences.
+
+    Args:
+        cells: The cells.
+        task: The simulator, with as many trials as the posterior sees of a cell.
+        posterior: Its posterior, trained once.
+        num_samples: Posterior draws per cell.
+        seed: Seed of everything.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        task: DDM,
+        posterior: AmortizedPosterior,
+        *,
+        num_samples: int = 500,
+        seed: int = 0,
+    ) -> None:
+        if task.num_trials != cells.fitted.shape[1]:
+            raise ValueError(
+                f"the simulator's {task.num_trials} trials must be as many as the "
+                f"{cells.fitted.shape[1]} that the posterior sees of a cell"
+            )
+        self.cells = cells
+        self.task = task
+        self.posterior = posterior
+        self.num_samples = num_samples
+        self.seed = seed
+        self.x = density_summary(cells.fitted).float()
+        theta = posterior.sample(POOL_PER_CELL, self.x, seed=derive(seed, "pool"))
+        pool = task.simulate(theta.flatten(0, 1), seed=derive(seed, "pool"))
+        self.pool = pool.unflatten(0, theta.shape[:2])
+        self.predicted = predictive_mean(
+            posterior,
+            lambda theta: task.simulate(theta, seed=derive(seed, "predict")),
+            self.x,
+            seed=derive(seed, "predict"),
+        )
+
+    def corrections(self, method: str, regime: pd.Series | None = None) -> Corrections:
+        """Correct every cell by what the other subjects tell.
+
+        Args:
+            method: ``"NPE"`` (none), ``"matched"`` (the means of the regimes, as in the
+                paper), ``"stochastic"`` (the residuals of the regime) or
+                ``"stochastic, pooled"`` (residuals whatever their regime).
+            regime: Labels to go by, instead of the true ones.
+        """
+        if method == "NPE":
+            zero = self.x.new_zeros(1, len(self.x))
+            return Corrections(self.x[None], zero, zero)
+        labels = (self.cells.table["regime"] if regime is None else regime).to_numpy()
+        if method == "matched":
+            return self._matched(labels)
+        widths = {"stochastic": 0.0, "stochastic, pooled": float("inf")}
+        if method not in widths:
+            raise ValueError(
+                f"method must be one of NPE, matched, {', '.join(widths)}, got {method!r}"
+            )
+        corrector = BootstrapCorrector(CategoryEncoder(), len(self.x), widths[method])
+        fitted = cross_fit(corrector, groups=self.cells.table["subject"])
+        fitted.fit(labels, self.x, self.predicted, seed=self.seed)
+        return fitted.corrections(self.x, labels)
+
+    def parameters(self, corrections: Corrections) -> Tensor:
+        """Draw parameters, shape ``(num_samples, num_cells, 3)``."""
+        seed = derive(self.seed, "theta")
+        return sample_mixture(self.posterior, self.num_samples, corrections, seed=seed)
+
+    def losses(self, corrections: Corrections) -> np.ndarray:
+        """Score the predicted density of held-out trials, in nats per trial.
+
+        The prediction is the mean summary over draws of theta, with the departure put
+        back, read as a density between its points.
+
+        Returns:
+            Losses, shape ``(num_cells,)``.
+        """
+        theta = self.parameters(corrections)
+        departure = (self.x - corrections.x) * corrections.log_weight.exp()[..., None]
+        return self._score(self._predicted(theta) + departure.sum(dim=0))
+
+    def prior_losses(self) -> np.ndarray:
+        """Score the prior, which knows nothing of any cell, by the same draws for all."""
+        with seeded(derive(self.seed, "prior")):
+            theta = self.task.prior.sample((self.num_samples,))
+        return self._score(self._predicted(theta[:, None]).expand_as(self.x))
+
+    def _predicted(self, theta: Tensor) -> Tensor:
+        """Average the summaries of draws, ``(num_samples, num_cells, 3)``."""
+        seed = derive(self.seed, "score")
+        summary = self.task.simulate(theta.flatten(0, 1), seed=seed)
+        return summary.unflatten(0, theta.shape[:2]).mean(dim=0)
+
+    def _score(self, predicted: Tensor) -> np.ndarray:
+        """Score predicted summaries, ``(num_cells, dim_x)``, on the held-out trials."""
+        density = predicted.double().clamp(min=FLOOR).numpy()
+        # Half a cell beyond the outermost points the density stays what it is there.
+        grid = np.array([-LONGEST, *GRID, LONGEST])
+        density = np.pad(density, ((0, 0), (1, 1)), mode="edge")
+        density /= trapezoid(density, grid, axis=1)[:, None]
+        return np.array(
+            [
+                -np.log(np.interp(signed.numpy(), grid, row)).mean()
+                for signed, row in zip(self.cells.held_out, density, strict=True)
+            ]
+        )
+
+    def gain_over_shuffled(
+        self, method: str, *, num_shuffles: int = 20
+    ) -> tuple[float, float, float]:
+        """Compare true regimes with regimes dealt out at random.
+
+        Returns:
+            How many nats per trial the true ones gain over the mean of the shuffled, and
+            the 2.5 and 97.5 % quantiles over the shuffles.
+        """
+        true = self.losses(self.corrections(method)).mean()
+        shuffled = [
+            self.losses(self.corrections(method, self.shuffled(seed))).mean()
+            for seed in range(num_shuffles)
+        ]
+        gains = np.array(shuffled) - true
+        low, high = np.quantile(gains, [0.025, 0.975])
+        return float(gains.mean()), float(low), float(high)
+
+    def effect(self, corrections: Corrections, first: str, second: str) -> pd.DataFrame:
+        """Estimate what a regime does to theta, as a mean over subjects.
+
+        Differences are taken within subjects where they know both regimes, else between
+        the two groups.
+
+        Args:
+            corrections: Where the posterior is evaluated.
+            first: A regime.
+            second: The regime that it is compared with.
+
+        Returns:
+            ``first - second`` and its standard error, one row per parameter.
+        """
+        mean = pd.DataFrame(
+            self.parameters(corrections).mean(dim=0).numpy(), columns=["v", "a", "tau"]
+        )
+        table = self.cells.table[["subject", "regime"]]
+        one, other = (
+            mean[table["regime"] == regime].set_axis(
+                table["subject"][table["regime"] == regime]
+            )
+            for regime in (first, second)
+        )
+        within = (one - other).dropna()
+        if len(within):
+            return pd.DataFrame({"effect": within.mean(), "error": within.sem()})
+        error = np.sqrt(one.sem() ** 2 + other.sem() ** 2)
+        return pd.DataFrame({"effect": one.mean() - other.mean(), "error": error})
+
+    def _matched(self, labels: np.ndarray) -> Corrections:
+        """Match the means of the regimes, for each subject without its own cells."""
+        corrected = torch.empty_like(self.x)
+        subject = self.cells.table["subject"].to_numpy()
+        for one in np.unique(subject):
+            own, others = subject == one, subject != one
+            corrector = MatchingCorrector(CategoryEncoder(unseen="zero"))
+            with warnings.catch_warnings():
+                # Said in the documentation of this module, and shown by `effect`.
+                warnings.simplefilter("ignore", MatchingAssumption)
+                corrector.fit(
+                    labels[others],
+                    self.x[others],
+                    simulations=self.pool[:, others].flatten(0, 1),
+                )
+            corrected[own] = corrector.correct(self.x[own], labels[own])
+        zero = self.x.new_zeros(1, len(self.x))
+        return Corrections(corrected[None], zero, zero)
+
+    def shuffled(self, seed: int) -> pd.Series:
+        """Deal regimes out anew within each subject, or between those who know but one."""
+        rng = np.random.default_rng(seed)
+        subject, regime = self.cells.table["subject"], self.cells.table["regime"]
+        if (regime.groupby(subject).nunique() == 1).all():
+            return pd.Series(rng.permutation(regime))
+        return regime.groupby(subject).transform(rng.permutation)

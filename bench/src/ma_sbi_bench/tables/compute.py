@@ -1,0 +1,120 @@
+"""What each phase costs, in seconds on one thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
+from ma_sbi_bench.engine.models import Laboratory, fit_backbone
+from ma_sbi_bench.tables.comparing import Compared, Line
+from ma_sbi_bench.trials.experiment import TrialExperiment
+from ma_sbi_bench.trials.run import backbone_of, make_method, materials_of
+from ma_sbi_bench.trials.world import World
+
+__all__ = ["Compute"]
+
+TASK, BACKBONE = "slcp", "ddpm"
+TRAINING = "training"
+METHODS = ("npe", "rope_emd", "ma_sbi_paper", "ma_sbi")
+PAPER = {
+    (TRAINING, "training"): 18.0,
+    ("rope_emd", "fit"): 0.3,
+    ("ma_sbi_paper", "fit"): 1.0,
+    ("npe", "one case"): 2.0,
+    ("rope_emd", "one case"): 2.0,
+    ("ma_sbi_paper", "one case"): 2.0,
+    ("npe", "total"): 42.0,
+    ("rope_emd", "total"): 42.0,
+    ("ma_sbi_paper", "total"): 43.0,
+}
+WHAT = {
+    "training": "training the base posterior",
+    "fit": "calibration fit",
+    "one case": "500 draws of one case",
+    "twelve cases": "500 draws of twelve cases together",
+    "total": "training, fit and twelve cases one by one",
+}
+
+
+class Compute(TrialExperiment):
+    """The compute table."""
+
+    name = "compute"
+    title = "Compute"
+    place = "the appendix on compute"
+    note = (
+        "SLCP, 500 calibration rows, diffusion model of 200 steps, one thread; one "
+        "measurement each on a machine that may have been busy. The paper's are from a "
+        "laptop (Apple M4 Pro) whose number of threads it does not give, so there is no "
+        "verdict. Seconds differ from run to run; nothing else in these tables does."
+    )
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List the training, and every method."""
+        cells = [
+            self.method_cell(budget, TASK, BACKBONE, method, 0)
+            for method in ("npe", *METHODS)
+        ]
+        cells[0] = replace(cells[0], method=TRAINING)
+        # The paper's twelve, however many observations the task is judged on elsewhere.
+        return [
+            replace(
+                one,
+                experiment=self.name,
+                version=self.version,
+                settings={**one.settings, "observations": 12},
+            )
+            for one in cells
+        ]
+
+    def backbones(self, cell: Cell) -> Sequence[Backbone]:
+        """Name the posterior that a method starts from; training makes its own."""
+        return () if cell.method == TRAINING else super().backbones(cell)
+
+    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+        """Measure the phases of a method."""
+        world = World.of(cell)
+        if cell.method == TRAINING:
+            draws = world.task.draw(cell.settings["simulations"], seed=cell.seed)
+            fit = fit_backbone(BACKBONE, **backbone_of(cell).options)
+            start = time.perf_counter()
+            fit(world.task.prior, draws.theta, draws.x_sim, seed=cell.seed)
+            return [Measurement("training", (time.perf_counter() - start,))]
+        method = make_method(cell)
+        materials = materials_of(cell, world, method, laboratory)
+        start = time.perf_counter()
+        method.fit(materials, seed=cell.seed)
+        measured = [Measurement("fit", (time.perf_counter() - start,))]
+        num_draws = cell.settings["draws"]
+        for name, num in (("one case", 1), ("twelve cases", 12)):
+            x, context = world.test.x_obs[:num], world.test.context[:num]
+            start = time.perf_counter()
+            method.sample(num_draws, x, context, seed=cell.seed)
+            seconds = time.perf_counter() - start
+            measured.append(Measurement(name, (seconds,), num_draws=num_draws))
+        return measured
+
+    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
+        """Show seconds beside the paper's."""
+        seconds = {
+            (row["method"], row["metric"]): row["value"] for _, row in rows.iterrows()
+        }
+        for method in METHODS:
+            parts = [(TRAINING, "training"), (method, "fit"), (method, "one case")]
+            if all(part in seconds for part in parts):
+                once = seconds[parts[0]] + seconds[parts[1]]
+                seconds[method, "total"] = once + 12 * seconds[parts[2]]
+        return [
+            Line(
+                "Seconds",
+                {"phase": WHAT[phase], "method": method},
+                raw=Compared(value, paper=PAPER.get((method, phase)), digits=1),
+                metric="seconds",
+            )
+            for (method, phase), value in seconds.items()
+        ]

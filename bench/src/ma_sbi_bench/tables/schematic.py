@@ -1,0 +1,48 @@
+"""The method as a picture: no cells, only a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Cell, Measurement
+from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.report.schematic import plot_schematic
+from ma_sbi_bench.tables.comparing import Line
+
+__all__ = ["Schematic"]
+
+
+class Schematic(Experiment):
+    """The paper's first figure."""
+
+    name = "schematic"
+    title = "The method"
+    place = "Figure 1"
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List nothing: there is nothing to compute."""
+        return []
+
+    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+        """Refuse: there are no cells."""
+        raise ValueError("the schematic has no cells")
+
+    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
+        """Give no table."""
+        return []
+
+    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
+        """Draw the method."""
+        return {"schematic": plot_schematic()}
+
+    def captions(self) -> Mapping[str, str]:
+        """Say what the figure shows."""
+        return {
+            "schematic": "The posterior is trained on simulations and stays as it is. "
+            "What is known in words becomes a correction of the observation."
+        }

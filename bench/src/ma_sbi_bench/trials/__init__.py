@@ -1,0 +1,1 @@
+"""Trials: a method fitted to a calibration set, judged on test observations."""

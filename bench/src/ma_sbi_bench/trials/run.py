@@ -1,0 +1,254 @@
+"""One trial: a method fitted to a calibration set, judged on test observations.
+
+Where there is an exact posterior, draws are compared with it (C2ST); else the error of the
+posterior mean is taken over many rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ma_sbi.correctors import Network, ShiftCorrector
+from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
+from ma_sbi.metrics import c2st_batch, log_score, posterior_mean_error
+from ma_sbi.posteriors.diffusion import DiffusionPosterior
+from ma_sbi.protocols import Encoder
+from ma_sbi.randomness import derive
+from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
+from ma_sbi_bench.engine.models import Laboratory, fit_backbone
+from ma_sbi_bench.methods import (
+    MASBI,
+    METHODS,
+    Calibration,
+    ContextToTheta,
+    ContextToX,
+    Materials,
+    Method,
+    Simulations,
+)
+from ma_sbi_bench.methods.method import CorrectingMethod
+from ma_sbi_bench.trials.world import World
+
+__all__ = [
+    "FORMS",
+    "backbone_of",
+    "make_method",
+    "materials_of",
+    "run_trial",
+    "starts_from_posterior",
+]
+
+NUM_UNLABELLED = 2000
+RECIPE = "fast"
+# Most densities of a diffusion model that a log score may take, each an integral.
+MOST_DENSITIES = 4_000
+ENCODERS: dict[str, Callable[[], Encoder]] = {
+    "hash": HashEncoder,
+    "minilm": SentenceEncoder,
+    "index": partial(CategoryEncoder, unseen="zero"),
+}
+
+
+def _ma_sbi(encoder: str = "hash", part: Any = "whole", **network: Any) -> Method:
+    """Make MA-SBI with another encoder, a part of it, or the paper's network."""
+    recipe: Any = Network(**network) if network else "converged"
+    return MASBI(ShiftCorrector(ENCODERS[encoder](), recipe), part)
+
+
+FORMS: dict[str, Callable[..., Method]] = METHODS | {
+    "context_to_theta_paper": partial(ContextToTheta, fitting=Network(), spread="none"),
+    "context_to_x_paper": partial(ContextToX, fitting=Network()),
+    "ma_sbi_marginal": partial(_ma_sbi, part="marginal"),
+    "ma_sbi_conditional": partial(_ma_sbi, part="conditional"),
+    "ma_sbi_paper_marginal": partial(METHODS["ma_sbi_paper"], part="marginal"),
+    "ma_sbi_paper_conditional": partial(METHODS["ma_sbi_paper"], part="conditional"),
+    "ma_sbi_shuffled": _ma_sbi,
+    "ma_sbi_minilm": partial(_ma_sbi, encoder="minilm"),
+    "ma_sbi_network": partial(_ma_sbi, hidden=128),
+    "ma_sbi_index": partial(_ma_sbi, encoder="index"),
+}
+"""Every method, with the forms that only an experiment needs."""
+
+
+def run_trial(cell: Cell, laboratory: Laboratory) -> list[Measurement]:
+    """Fit the method, sample all test rows together, and score."""
+    world = World.of(cell)
+    if cell.settings["form"] == "exact":
+        answer = _exact(cell, world)
+    else:
+        answer = _fitted(cell, world, laboratory)
+    num_draws = cell.settings["draws"]
+    if world.reference is not None:
+        values = c2st_batch(answer.draws, world.reference, recipe=RECIPE)
+        measured = [Measurement("c2st", _numbers(values), RECIPE, num_draws)]
+    else:
+        transform = torch.log if cell.task == "sir_delay" else None
+        if transform is not None:  # an exploding posterior may leave float32
+            answer = replace(answer, draws=answer.draws.clamp(1e-30, 1e30))
+        values = posterior_mean_error(answer.draws, world.test.theta, transform=transform)
+        measured = [Measurement("mse", _numbers(values), "posterior mean", num_draws)]
+    if answer.log_score is not None:
+        measured.append(Measurement("log_score", _numbers(answer.log_score)))
+    kept = cell.settings.get("keep_draws")
+    if kept is not None:
+        measured.append(Measurement("draws", _numbers(answer.draws[:kept].flatten())))
+    return measured
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a method says of the test rows.
+
+    Attributes:
+        draws: Posterior draws, shape ``(num_draws, num_rows, dim_theta)``.
+        log_score: Log density of the true parameters, shape ``(num_rows,)``.
+    """
+
+    draws: Tensor
+    log_score: Tensor | None
+
+
+def _exact(cell: Cell, world: World) -> _Answer:
+    """Give the answer that nobody can improve on: Bayes' rule with x and the context."""
+    task, test, num_draws = world.task, world.test, cell.settings["draws"]
+    seed = derive(cell.seed, "exact")
+    log_weight = world.regime_weights.double().log()
+    if task.setting == "well_specified" or bool((log_weight.max(dim=1).values == 0).all()):
+        known = None if task.setting == "well_specified" else log_weight.argmax(dim=1)
+        return _Answer(
+            task.reference(test.x_obs, num_draws, regime=known, seed=seed),
+            task.reference_log_prob(test.theta, test.x_obs, regime=known),
+        )
+    regimes = range(len(task.regimes))
+    evidence = [task.log_evidence(test.x_obs, regime=one) for one in regimes]
+    log_weight = (log_weight + torch.stack(evidence, dim=1)).log_softmax(dim=1)
+    generator = torch.Generator().manual_seed(cell.seed)
+    pick = torch.multinomial(
+        log_weight.exp(), num_draws, replacement=True, generator=generator
+    ).T
+    draws = test.theta.new_zeros(len(regimes), num_draws, *test.theta.shape)
+    density = torch.full_like(log_weight, -torch.inf)
+    for k in regimes:
+        possible = log_weight[:, k] > -torch.inf
+        x = test.x_obs[possible]
+        draws[k][:, possible] = task.reference(x, num_draws, regime=k, seed=seed)
+        density[possible, k] = task.reference_log_prob(
+            test.theta[possible], x, regime=k
+        ).double()
+    chosen = torch.gather(draws, 0, pick[None, ..., None].expand(1, *draws.shape[1:]))[0]
+    return _Answer(chosen, (log_weight + density).logsumexp(dim=1))
+
+
+def _fitted(cell: Cell, world: World, laboratory: Laboratory) -> _Answer:
+    """Fit the method and sample it."""
+    settings, test = cell.settings, world.test
+    method = make_method(cell)
+    method.fit(materials_of(cell, world, method, laboratory), seed=cell.seed)
+    x = test.x_sim if method.reads == "x_sim" else test.x_obs
+    batches = torch.arange(len(x)).split(settings.get("together", len(x)))
+    draws = torch.cat(
+        [
+            method.sample(
+                settings["draws"],
+                x[rows],
+                [test.context[row] for row in rows],
+                seed=cell.seed,
+            )
+            for rows in batches
+        ],
+        dim=1,
+    )
+    score = None
+    if method.has_density and _affordable(method, x, test.context):
+        score = torch.cat(
+            [
+                log_score(
+                    method,
+                    test.theta[rows],
+                    x[rows],
+                    context=[test.context[row] for row in rows],
+                )
+                for rows in batches
+            ]
+        )
+    return _Answer(draws, score)
+
+
+def make_method(cell: Cell) -> Method:
+    """Make the method of a trial, not fitted yet."""
+    settings = cell.settings
+    method = FORMS[settings["form"]](**settings["options"])
+    if "backbone" in method.get_params(deep=False):
+        method.set_params(backbone=fit_backbone(cell.backbone, **settings["training"]))
+    return method
+
+
+def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
+    """Tell whether a density is cheap: a diffusion model's takes an integral per row."""
+    if not isinstance(method, CorrectingMethod):
+        return True
+    if not isinstance(method.posterior_, DiffusionPosterior):
+        return True
+    shown = method.corrections(x[:1], list(context[:1])).x.shape[0]
+    return shown * len(x) <= MOST_DENSITIES
+
+
+def materials_of(
+    cell: Cell, world: World, method: Method, laboratory: Laboratory
+) -> Materials:
+    """Gather what the method needs, and nothing that takes long for nothing."""
+    settings, task, calibration = cell.settings, world.task, world.calibration
+    simulations = unlabelled = None
+    if "simulations" in method.needs:
+        train = task.draw(settings["simulations"], seed=cell.seed)
+        most = settings.get("most_simulations")
+        simulations = Simulations(train.theta[:most], train.x_sim[:most])
+    if settings.get("unlabelled") == "test":
+        unlabelled = world.test.x_obs
+    elif "unlabelled" in method.needs:
+        num = settings.get("unlabelled", NUM_UNLABELLED)
+        unlabelled = task.draw(num, seed=derive(cell.seed, "unlabelled")).x_obs
+    return Materials(
+        prior=task.prior,
+        posterior=(
+            laboratory.posterior(backbone_of(cell)) if starts_from_posterior(cell) else None
+        ),
+        simulations=simulations,
+        simulator=task.simulate,
+        calibration=Calibration(
+            calibration.x_obs, calibration.context, calibration.x_sim, calibration.theta
+        ),
+        unlabelled=unlabelled,
+    )
+
+
+def starts_from_posterior(cell: Cell) -> bool:
+    """Tell whether the method of a trial needs a trained posterior."""
+    form = cell.settings["form"]
+    if form == "exact":
+        return False
+    return not {"posterior", "diffusion"}.isdisjoint(FORMS[form]().needs)
+
+
+def backbone_of(cell: Cell) -> Backbone:
+    """Name the posterior that a trial starts from."""
+    # The simulator is the same in every setting of a task: so is its posterior.
+    options = {k: v for k, v in cell.settings["task"].items() if k != "setting"}
+    return Backbone(
+        cell.task,
+        cell.backbone,
+        cell.seed,
+        cell.settings["simulations"],
+        options,
+        cell.settings["training"],
+    )
+
+
+def _numbers(values: Tensor) -> tuple[float, ...]:
+    return tuple(values.tolist())

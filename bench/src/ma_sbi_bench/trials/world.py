@@ -1,0 +1,178 @@
+"""The world of a trial: a task with the calibration and test rows that a cell asks for.
+
+Test observations are the same for every seed; the calibration set and all noise come from
+the seed. Where there is an exact posterior, each of a few observations is seen in every
+regime, or in one of them in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ma_sbi.randomness import derive
+from ma_sbi_bench.engine.cell import Cell
+from ma_sbi_bench.tasks import Draws, Task, get_task
+
+__all__ = ["BY_MEAN", "World"]
+
+BY_MEAN = ("sir_delay", "ddm")
+"""Tasks that are judged by the posterior mean, as in the paper; others by C2ST."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A task with its calibration and test rows, all that a seed decides.
+
+    Attributes:
+        task: The task.
+        calibration: Calibration rows.
+        test: Test rows.
+        reference: Exact draws, shape ``(num_draws, num_rows, dim_theta)``; None where the
+            posterior mean is judged.
+        regime_weights: Probability of each regime given the context of each test row.
+    """
+
+    task: Task
+    calibration: Draws
+    test: Draws
+    reference: Tensor | None
+    regime_weights: Tensor
+
+    @classmethod
+    def of(cls, cell: Cell) -> World:
+        """Make the world of a trial."""
+        settings = cell.settings
+        task = get_task(cell.task, **settings["task"])
+        rng = np.random.default_rng(derive(cell.seed, "contexts"))
+        test = _test_rows(task, cell)
+        calibration = _calibration_rows(task, cell)
+        reliability = settings.get("reliability", 1.0)
+        if reliability < 1.0:
+            texts = [regime.text for regime in task.regimes]
+            calibration, test = (
+                rows._replace(context=_blurred(rows.context, texts, reliability, rng))
+                for rows in (calibration, test)
+            )
+        weights = _regime_weights(task, test, reliability)
+        calibration, test = _treated(
+            settings.get("context", "true"), calibration, test, rng
+        )
+        reference = None
+        if cell.task not in BY_MEAN:
+            reference = _reference(test, cell)
+        return cls(task, calibration, test, reference, weights)
+
+
+def _test_rows(task: Task, cell: Cell) -> Draws:
+    """Draw rows, or every observation in every regime; the same for every seed."""
+    seed = derive(0, "test")
+    if cell.task in BY_MEAN:
+        test = task.draw(cell.settings["rows"], seed=seed)
+    else:
+        once = task.draw(cell.settings["observations"], seed=seed)
+        num_regimes = len(task.regimes)
+        rows = torch.arange(len(once.theta)).repeat_interleave(num_regimes)
+        regime = torch.arange(num_regimes).repeat(len(once.theta))
+        x_sim = once.x_sim[rows]
+        context = task.contexts(regime, seed=derive(cell.seed, "test contexts"))
+        test = Draws(once.theta[rows], x_sim, task.depart(x_sim, regime), regime, context)
+    return _select(test, _cases(test, cell))
+
+
+def _cases(test: Draws, cell: Cell) -> Tensor:
+    """Choose test rows: all, those of one observation or regime, or some."""
+    rows = torch.arange(len(test.regime))
+    num_observations = cell.settings.get("observations", len(rows))
+    observation = rows // (len(rows) // num_observations)
+    if cell.settings.get("cases") == "some":
+        if cell.task in BY_MEAN:
+            return rows[: len(rows) // 2]
+        return rows[test.regime == observation % (int(test.regime.max()) + 1)]
+    if cell.observation is not None:
+        rows = rows[observation == cell.observation]
+    return rows if cell.regime is None else rows[test.regime[rows] == cell.regime]
+
+
+def _calibration_rows(task: Task, cell: Cell) -> Draws:
+    """Draw calibration rows, without a regime that is left out."""
+    num, left_out = cell.num_calibration or 0, cell.settings.get("left_out")
+    seed = derive(cell.seed, "calibration")
+    if left_out is None:
+        return task.draw(num, seed=seed)
+    # Regimes are stratified: enough for as many rows of the others.
+    draws = task.draw(2 * num, seed=seed)
+    kept = (draws.regime != left_out).nonzero().flatten()[:num]
+    return _select(draws, kept)
+
+
+def _select(draws: Draws, rows: Tensor) -> Draws:
+    index = torch.arange(len(draws.theta))[rows]
+    return Draws(
+        draws.theta[index],
+        draws.x_sim[index],
+        draws.x_obs[index],
+        draws.regime[index],
+        [draws.context[row] for row in index.tolist()],
+    )
+
+
+def _blurred(
+    context: Sequence[str], texts: Sequence[str], reliability: float, rng: Any
+) -> list[str]:
+    """Replace a share of the contexts by a text picked at random."""
+    keep = rng.random(len(context)) < reliability
+    other = rng.integers(len(texts), size=len(context))
+    rows = zip(context, other, keep, strict=True)
+    return [text if kept else texts[index] for text, index, kept in rows]
+
+
+def _treated(how: str, calibration: Draws, test: Draws, rng: Any) -> tuple[Draws, Draws]:
+    """Exchange the contexts: shuffled, or the number of the calibration row."""
+    if how == "shuffled":
+        shuffled = rng.permutation(calibration.context).tolist()
+        return calibration._replace(context=shuffled), test
+    if how in ("index", "nearest"):
+        index = [f"row {row}" for row in range(len(calibration.context))]
+        new = [f"new row {row}" for row in range(len(test.context))]
+        if how == "nearest":
+            nearest = torch.cdist(test.x_obs, calibration.x_obs).argmin(dim=1)
+            new = [index[row] for row in nearest.tolist()]
+        return calibration._replace(context=index), test._replace(context=new)
+    return calibration, test
+
+
+def _regime_weights(task: Task, test: Draws, reliability: float) -> Tensor:
+    """Give the probability of each regime given what the log says."""
+    even = torch.full((len(test.regime), len(task.regimes)), 1 / len(task.regimes))
+    if task.setting == "uninformative":
+        return even
+    texts = [regime.text for regime in task.regimes]
+    said = torch.tensor([texts.index(text) for text in test.context])
+    certain = torch.nn.functional.one_hot(said, len(texts))
+    return reliability * certain + (1 - reliability) * even
+
+
+def _reference(test: Draws, cell: Cell) -> Tensor:
+    """Draw the exact answers, once for each observation."""
+    options = tuple(sorted(cell.settings["task"].items()))
+    sizes = cell.settings["observations"], cell.settings["draws"]
+    once = _reference_once(cell.task, options, *sizes)
+    if cell.observation is not None:
+        once = once[:, [cell.observation]]
+    return once.repeat_interleave(len(test.regime) // once.shape[1], dim=1)
+
+
+@lru_cache(maxsize=8)
+def _reference_once(
+    name: str, options: tuple[tuple[str, Any], ...], observations: int, draws: int
+) -> Tensor:
+    task = get_task(name, **dict(options))
+    x_sim = task.draw(observations, seed=derive(0, "test")).x_sim
+    return task.reference(x_sim, draws, seed=derive(0, "reference"))

@@ -1,0 +1,230 @@
+"""Tests for ma_sbi_bench.engine.running on the processes of one machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bench.tests.engine.tiny import (
+    BROKEN_POSTERIOR,
+    POSTERIOR,
+    Sibling,
+    Tiny,
+    finish,
+    log_of,
+)
+from ma_sbi_bench.engine.cell import Backbone
+from ma_sbi_bench.engine.running import cells_in, plan, run
+from ma_sbi_bench.engine.store import Store
+
+pytestmark = pytest.mark.timeout(120)
+TINY = Tiny()
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """Rows of an unbroken run in this process, for any number of cells."""
+    cells = TINY.numbers(12)
+    failures, rows = finish(TINY, cells, tmp_path_factory.mktemp("unbroken"))
+    assert failures == []
+    return rows
+
+
+def same_numbers(rows, unbroken):
+    """Compare what was measured; how long a cell sleeps is in its settings and key."""
+    own = ["settings", "key"]
+    expected = unbroken[unbroken["seed"].isin(rows["seed"])].drop(columns=own)
+    pd.testing.assert_frame_equal(
+        rows.drop(columns=own), expected.reset_index(drop=True), check_exact=True
+    )
+
+
+class TestInThisProcess:
+    def test_does_everything_once(self, tmp_path):
+        cells = TINY.numbers(3)
+        heard = []
+        failures, rows = finish(TINY, [*cells, *cells], tmp_path, heard=heard.append)
+        assert failures == []
+        assert [done.work.item for done in heard] == cells
+        assert log_of(tmp_path) == ["numbers 0", "numbers 1", "numbers 2"]
+        assert list(rows["key"].unique()) == [cell.key for cell in cells]
+
+    def test_plans_only_what_is_not_finished(self, tmp_path):
+        finish(TINY, TINY.numbers(2), tmp_path)
+        work = plan(TINY, TINY.numbers(4), Store(cells_in(tmp_path)), tmp_path)
+        assert [one.item.seed for one in work] == [2, 3]
+
+    def test_a_failure_stops_nothing_and_says_why_in_one_line(self, tmp_path):
+        bad = [TINY.cell(name) for name in ("fails", "exits", "empty")]
+        failures, rows = finish(TINY, [*bad, *TINY.numbers(2)], tmp_path)
+        assert [failure.item for failure in failures] == bad
+        assert [failure.reason for failure in failures] == [
+            "ValueError: not today, nor tomorrow",
+            "SystemExit: bye",
+            "ValueError: tiny: empty, seed 0 gave no numbers",
+        ]
+        assert "in _fails" in failures[0].details
+        assert list(rows["seed"].unique()) == [0, 1]
+
+    def test_what_failed_is_tried_again_by_the_next_run(self, tmp_path):
+        for _ in range(2):
+            failures, _ = finish(TINY, [TINY.cell("fails"), *TINY.numbers(1)], tmp_path)
+            assert len(failures) == 1
+        assert Counter(log_of(tmp_path)) == {"fails 0": 2, "numbers 0": 1}
+
+    def test_starts_the_longest_first(self, tmp_path):
+        cells = [
+            TINY.cell("numbers", seed=seed, settings={"cost": cost})
+            for seed, cost in enumerate([1, 5, 1, 9])
+        ]
+        finish(TINY, cells, tmp_path)
+        assert log_of(tmp_path) == [f"numbers {seed}" for seed in (3, 1, 0, 2)]
+
+    def test_a_posterior_is_trained_once_for_all_experiments(self, tmp_path):
+        tmp_path.mkdir(exist_ok=True)
+        store = Store(cells_in(tmp_path))
+        lists = {
+            one: [one.cell("sampled", seed=s, settings={"needs": ["posterior"]}) for s in r]
+            for one, r in [(TINY, range(3)), (Sibling(), range(2, 5))]
+        }
+        work = [w for one in lists for w in plan(one, lists[one], store, tmp_path)]
+        heard = []
+        assert run(work, heard=heard.append) == []
+        items = [done.work.item for done in heard]
+        assert items[0] == POSTERIOR
+        assert sum(isinstance(item, Backbone) for item in items) == 1
+        assert sorted(log_of(tmp_path)) == [f"sampled {seed}" for seed in range(5)]
+        rows = store.rows([cell for cells in lists.values() for cell in cells])
+        assert rows.loc[rows["metric"] == "training", "value"].nunique() == 1
+        again = [TINY.cell("sampled", seed=9, settings={"needs": ["posterior"]})]
+        assert [one.item for one in plan(TINY, again, store, tmp_path)] == again
+
+    def test_a_posterior_that_fails_fails_its_cells_and_no_others(self, tmp_path):
+        needy = [
+            TINY.cell("numbers", seed=s, settings={"needs": ["broken"]}) for s in (7, 8)
+        ]
+        failures, rows = finish(TINY, [*needy, *TINY.numbers(2)], tmp_path)
+        why = "ValueError: there is no world 'nowhere' to train a posterior on"
+        assert {failure.item.key: failure.reason for failure in failures} == {
+            BROKEN_POSTERIOR.key: why,
+            **{cell.key: f"{BROKEN_POSTERIOR} failed: {why}" for cell in needy},
+        }
+        assert list(rows["seed"].unique()) == [0, 1]
+
+    def test_a_progress_bar_that_raises_is_not_a_failure_of_the_cell(self, tmp_path):
+        def heard(done):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            finish(TINY, TINY.numbers(3), tmp_path, heard=heard)
+        assert log_of(tmp_path) == ["numbers 0"]
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    """Run good cells beside some that kill their process, on two workers."""
+    out = tmp_path_factory.mktemp("troubled")
+    bad = [TINY.cell("dies"), TINY.cell("dies_once", seed=11), TINY.cell("fails")]
+    cells = [*bad, TINY.cell("threads"), *TINY.numbers(10)]
+    heard = []
+    failures, rows = finish(TINY, cells, out, num_workers=2, heard=heard.append)
+    return out, cells, failures, rows, heard
+
+
+class TestInProcesses:
+    def test_what_kills_its_process_is_given_up_and_the_rest_goes_on(self, troubled):
+        out, cells, failures, _, _ = troubled
+        assert {failure.item.method: failure.reason for failure in failures} == {
+            "dies": "its process died 2 times; out of memory?",
+            "fails": "ValueError: not today, nor tomorrow",
+        }
+        ran = Counter(log_of(out))
+        assert ran.pop("dies 0") == 2
+        assert ran.pop("dies_once 11") == 2
+        assert set(ran.values()) == {1}
+        assert len(ran) == len(cells) - 2
+
+    def test_numbers_do_not_depend_on_the_processes(self, troubled, unbroken):
+        rows = troubled[3]
+        same_numbers(rows[rows["method"] == "numbers"].reset_index(drop=True), unbroken)
+
+    def test_a_cell_whose_process_died_once_has_the_same_numbers(self, troubled, unbroken):
+        rows = troubled[3]
+        again = rows[rows["method"] == "dies_once"].assign(method="numbers")
+        same_numbers(again.reset_index(drop=True), unbroken)
+
+    def test_everything_is_heard_of_once(self, troubled):
+        _, cells, _, _, heard = troubled
+        assert Counter(done.work.item.key for done in heard) == Counter(
+            cell.key for cell in cells
+        )
+
+    def test_every_process_has_one_thread(self, troubled):
+        rows = troubled[3]
+        threads = rows.loc[rows["method"] == "threads", "values"].item()
+        assert len(threads) > 2
+        assert set(threads) == {1.0}
+
+    def test_three_workers_give_the_same_rows_as_one(self, tmp_path, unbroken):
+        cells = TINY.numbers(4)
+        for num_workers in (1, 3):
+            _, rows = finish(
+                TINY, cells, tmp_path / f"{num_workers}", num_workers=num_workers
+            )
+            same_numbers(rows, unbroken)
+
+
+class TestKilled:
+    """The whole run is killed, as by `kill -9`; the next one goes on."""
+
+    @pytest.mark.parametrize("whom", ["everything", "parent"])
+    def test_resumes_and_computes_nothing_twice(self, tmp_path, unbroken, whom):
+        cells = TINY.numbers(12, seconds=0.4)
+        store = Store(cells_in(tmp_path))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.tests.engine.tiny", str(tmp_path)],
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        try:
+            wait_until(lambda: sum(cell in store for cell in cells) >= 3, process)
+        finally:
+            if whom == "everything":
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                os.kill(process.pid, signal.SIGKILL)
+            process.wait(10)
+        before = [cell for cell in cells if cell in store]
+        assert 3 <= len(before) < 12
+        failures, rows = finish(TINY, cells, tmp_path)
+        assert failures == []
+        same_numbers(rows, unbroken)
+        ran = Counter(log_of(tmp_path))
+        assert all(ran[f"numbers {cell.seed}"] == 1 for cell in before)
+        # At most what two workers had in hand, and an orphan's next one.
+        assert sum(ran.values()) <= 12 + 2
+        wait_until(lambda: not alive_in(process.pid))
+
+
+def wait_until(true, process=None, seconds=90):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        assert process is None or process.poll() is None, "the run ended by itself"
+        time.sleep(0.05)
+
+
+def alive_in(group):
+    """Tell whether any process of a killed run lives."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

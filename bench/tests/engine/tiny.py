@@ -1,0 +1,128 @@
+"""An experiment whose cells take no time and misbehave on request; workers import it.
+
+Every cell that runs leaves a line in the log of its folder.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_info
+
+from ma_sbi.randomness import seeded
+from ma_sbi_bench.engine.cell import Backbone, Measurement
+from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.running import cells_in, plan, run
+from ma_sbi_bench.engine.store import Store
+
+POSTERIOR = Backbone(
+    "gaussian_linear", "maf", seed=0, num_simulations=200, options={"max_epochs": 2}
+)
+BROKEN_POSTERIOR = Backbone("nowhere", "maf", seed=0, num_simulations=100)
+
+
+class Tiny(Experiment):
+    name = "tiny"
+    title = "Tiny"
+
+    def cells(self, budget):
+        return [self.cell("numbers", seed=seed) for seed in budget.seeds_of(8)]
+
+    def numbers(self, count, seconds=0.0):
+        """List cells that take a while; how long does not change their numbers."""
+        return [
+            self.cell("numbers", seed=seed, settings={"seconds": seconds})
+            for seed in range(count)
+        ]
+
+    def backbones(self, cell):
+        known = {"posterior": POSTERIOR, "broken": BROKEN_POSTERIOR}
+        return [known[name] for name in cell.settings.get("needs", [])]
+
+    def cost(self, cell):
+        return cell.settings.get("cost", 0.0)
+
+    def lines(self, rows):
+        return []
+
+    def run(self, cell, laboratory):
+        out = laboratory.folder.parent
+        with (out / "log").open("a") as log:
+            log.write(f"{cell.method} {cell.seed}\n")
+        self.sleep(cell)
+        return getattr(self, f"_{cell.method}")(cell, laboratory)
+
+    def sleep(self, cell):
+        time.sleep(cell.settings.get("seconds", 0.0))
+
+    def _numbers(self, cell, laboratory):
+        with seeded(cell.seed):
+            matrix = torch.randn(40, 40) @ torch.randn(40, 3)
+        values = tuple(matrix.logsumexp(dim=0).tolist())
+        return [
+            Measurement("score", values, recipe="sum", num_draws=40),
+            Measurement("log_score", (-float("inf"), values[0])),
+        ]
+
+    def _threads(self, cell, laboratory):
+        pools = [pool["num_threads"] for pool in threadpool_info()]
+        asked = float(os.environ.get("OMP_NUM_THREADS", "0"))
+        return [Measurement("threads", (torch.get_num_threads(), asked, *pools))]
+
+    def _sampled(self, cell, laboratory):
+        file = laboratory.folder / f"{POSTERIOR.key}.posterior"
+        assert file.exists(), "the posterior was not there"
+        draws = laboratory.posterior(POSTERIOR).sample(3, torch.zeros(1, 5), seed=cell.seed)
+        # Were it trained again, the file would be another one.
+        training = Measurement("training", (file.stat().st_mtime_ns % 10**6,))
+        return [Measurement("draw", tuple(draws[:, 0, 0].tolist())), training]
+
+    def _fails(self, cell, laboratory):
+        raise ValueError("not today,\n  nor tomorrow")
+
+    def _exits(self, cell, laboratory):
+        sys.exit("bye")
+
+    def _empty(self, cell, laboratory):
+        return []
+
+    def _dies(self, cell, laboratory):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _dies_once(self, cell, laboratory):
+        seen = laboratory.folder.parent / "died"
+        if not seen.exists():
+            seen.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._numbers(cell, laboratory)
+
+
+class Sibling(Tiny):
+    """Another experiment that lists cells of the same name."""
+
+    name = "sibling"
+
+    def cell(self, method, **known):
+        return Tiny().cell(method, **known)
+
+
+def log_of(out):
+    """Return what ran, one entry for each time."""
+    log = Path(out) / "log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def finish(experiment, cells, out, **how):
+    """Run cells; return what failed and the rows of the others, as far as they repeat."""
+    out.mkdir(parents=True, exist_ok=True)
+    store = Store(cells_in(out))
+    failures = run(plan(experiment, cells, store, out), **how)
+    return failures, store.rows(cells).drop(columns=["seconds", "commit"])
+
+
+if __name__ == "__main__":
+    tiny = Tiny()
+    finish(tiny, tiny.numbers(12, seconds=0.4), Path(sys.argv[1]), num_workers=2)

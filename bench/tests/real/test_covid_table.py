@@ -1,0 +1,82 @@
+"""Tests for ma_sbi_bench.real.covid.table."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bench.tests.engine.finishing import finish
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.real.covid.table import ALL_METHODS_BUT, METHODS, SETTINGS, Covid
+from ma_sbi_bench.real.worlds import COVID_FILE, missing_file
+
+EXPERIMENT = Covid()
+needs_data = pytest.mark.skipif(
+    bool(missing_file(COVID_FILE)), reason="needs MA_SBI_DATA, the folder that holds covid/"
+)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    cells = [
+        dataclasses.replace(cell, settings=cell.settings | {"draws": 30})
+        for cell in EXPERIMENT.cells(Budget(quick=True))
+        if cell.task == "paper-loo"
+    ]
+    return finish(EXPERIMENT, tmp_path_factory.mktemp("covid"), cells)
+
+
+def test_every_method_is_tried_in_every_setting():
+    cells = EXPERIMENT.cells(Budget())
+    assert len({cell.key for cell in cells}) == len(cells)
+    for setting in SETTINGS:
+        tried = [cell.method for cell in cells if cell.task == setting]
+        left_out = ALL_METHODS_BUT.get(setting, ())
+        assert set(METHODS) - set(left_out) <= set(tried)
+
+
+def test_settings_of_known_dispersion_share_another_posterior():
+    cells = EXPERIMENT.cells(Budget())
+    keys = {cell.task: EXPERIMENT.backbones(cell)[0].key for cell in cells}
+    known = keys["paper-loo-known_dispersion"], keys["paper-past-known_dispersion"]
+    assert known[0] == known[1] != keys["paper-loo"]
+    assert keys["paper-loo"] == keys["ten-past"] == keys["paper-loo-simulated"]
+
+
+def test_without_data_one_sentence_says_so(monkeypatch):
+    monkeypatch.delenv("MA_SBI_DATA", raising=False)
+    said = EXPERIMENT.what_is_missing(EXPERIMENT.cells(Budget()))
+    assert "MA_SBI_DATA" in said
+    assert "\n" not in said
+
+
+@needs_data
+def test_losses_stand_in_the_order_of_the_windows(rows):
+    npe = rows[rows["method"] == "NPE"].set_index("metric")["values"]
+    assert npe["time"].tolist() == list(range(18)) * 4
+    assert npe["country"].tolist() == np.repeat(range(4), 18).tolist()
+    assert all(rows.loc[rows["metric"] == "loss", "num_cases"] == 72)
+
+
+@needs_data
+def test_a_gain_is_the_difference_of_two_losses(rows):
+    lines = {(one.table, *one.labels.values()): one for one in EXPERIMENT.lines(rows)}
+    setting = SETTINGS["paper-loo"]
+    loss = {name: lines["Losses", setting, name].raw.value for name in METHODS}
+    gain = lines["Gains", setting, "NPE", "stochastic"].raw
+    expected = 100 * (loss["NPE"] - loss["stochastic"]) / loss["NPE"]
+    assert gain.value == pytest.approx(expected, rel=1e-4)
+    assert gain.paper == 54.4
+    parts = "What each part takes off the loss", setting
+    added = lines[(*parts, "stochastic", "what context adds")].raw.value
+    assert added == pytest.approx(loss["pooled"] - loss["stochastic"], rel=1e-4)
+    shuffled = lines["Gains", setting, "shuffled", "stochastic"].raw
+    assert shuffled.low < shuffled.value < shuffled.high
+    assert shuffled.paper is None
+
+
+@needs_data
+def test_the_figure_of_parts_needs_every_part(rows):
+    assert set(EXPERIMENT.figures(rows)) == {"covid_decomposition"}
+    assert EXPERIMENT.figures(rows[rows["method"] != "pooled"]) == {}
+    assert set(EXPERIMENT.figures(rows)) <= set(EXPERIMENT.captions())

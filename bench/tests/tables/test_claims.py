@@ -1,0 +1,130 @@
+"""Claims: what intervals say of them, and what the committed rows say."""
+
+from pathlib import Path
+
+import pytest
+
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.tables.claims import (
+    Lines,
+    Unfinished,
+    against,
+    at_least,
+    at_most,
+    difference,
+    everywhere,
+    together,
+    within,
+)
+from ma_sbi_bench.tables.comparing import Compared, Line
+from ma_sbi_bench.tables.paper_claims import CLAIMS, judge_claims
+from ma_sbi_bench.tables.registry import EXPERIMENTS
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def number(low, high):
+    return Compared((low + high) / 2, low, high)
+
+
+@pytest.mark.parametrize(
+    ("judge", "outcomes"),
+    [
+        (at_least, ["holds", "open", "fails"]),
+        (at_most, ["fails", "open", "holds"]),
+    ],
+)
+def test_a_limit_is_above_within_or_below_the_interval(judge, outcomes):
+    found = [judge(number(1.0, 3.0), limit) for limit in (0.5, 2.0, 3.5)]
+    assert found == outcomes
+
+
+def test_a_number_is_near_zero_far_from_it_or_neither():
+    ends = [(-1.0, 1.0), (-1.0, 3.0), (2.5, 3.0), (-9.0, -8.0)]
+    assert [within(number(*one), 2.0) for one in ends] == [
+        "holds",
+        "open",
+        "fails",
+        "fails",
+    ]
+
+
+def test_a_difference_has_the_noise_of_both():
+    found = difference(number(4.0, 10.0), number(0.0, 8.0))
+    assert (found.value, found.low, found.high) == (3.0, -2.0, 8.0)
+    assert against(number(4.0, 10.0), number(0.0, 8.0))[0] == "open"
+
+
+def test_a_line_that_is_not_there_is_missing():
+    lines = Lines([Line("table", {"task": "GL"}, raw=number(0, 1))])
+    assert lines.number("tab", task="GL").high == 1
+    for labels in ({"task": "SLCP"}, {"table": "other"}):
+        with pytest.raises(Unfinished):
+            lines.number(**labels)
+    with pytest.raises(Unfinished):
+        lines.share(task="GL")
+
+
+def test_labels_of_several_lines_are_refused():
+    twice = Lines([Line("one", {"task": "GL"}), Line("two", {"task": "GL"})])
+    with pytest.raises(ValueError, match="2 lines"):
+        twice.number(task="GL")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "joint", "in_all"),
+    [
+        (["holds", "holds"], "holds", "holds"),
+        (["holds", "open"], "in part", "open"),
+        (["holds", "fails"], "in part", "fails"),
+        (["fails", "open"], "fails", "fails"),
+        (["open", "not run"], "open", "open"),
+    ],
+)
+def test_what_holds_on_some_tasks_holds_in_part(outcomes, joint, in_all):
+    assert together(outcomes) == joint
+    assert everywhere(outcomes) == in_all
+
+
+def test_what_has_no_number_is_open():
+    unknown = Compared(float("nan"))
+    assert {judge(unknown, 1.0) for judge in (at_least, at_most, within)} == {"open"}
+
+
+def test_with_nothing_finished_nothing_is_claimed():
+    claims = judge_claims(dict.fromkeys(EXPERIMENTS, ()))
+    assert len(claims) == len(CLAIMS)
+    assert {one.outcome for one in claims} == {"not run"}
+
+
+def test_only_claims_of_the_experiments_at_hand_are_judged():
+    assert {one.experiment for one in judge_claims({"theorem_1": ()})} == {"theorem_1"}
+
+
+def judged(experiments, folder):
+    """Judge by the committed rows; the name of a judge says which claim it is."""
+    store = Store(folder, RESULTS)
+    lines = {
+        name: EXPERIMENTS[name].lines(store.rows(EXPERIMENTS[name].cells(Budget())))
+        for name in experiments
+    }
+    names = [judge.__name__ for _, name, judge in CLAIMS if name in experiments]
+    return dict(zip(names, judge_claims(lines), strict=True))
+
+
+def test_outcomes_follow_from_the_committed_rows(tmp_path):
+    claims = judged(["main_results", "channels", "rope_sweeps"], tmp_path)
+    assert claims["_concat_collapses"].outcome == "holds"
+    assert claims["_tracks_information"].outcome == "in part"
+    assert claims["_rope_emd_helps"].outcome == "fails"
+    assert claims["_rope_recovers"].outcome == "open"
+    assert claims["_closes_the_gap"].found.startswith("GL: ")
+
+
+@pytest.mark.slow
+def test_every_claim_is_judged_by_the_committed_rows_but_that_on_missing_data(tmp_path):
+    claims = judged({name for _, name, _ in CLAIMS}, tmp_path)
+    not_run = {name for name, one in claims.items() if one.outcome == "not run"}
+    assert not_run == {"_instructions"}
+    assert all(one.found for one in claims.values())

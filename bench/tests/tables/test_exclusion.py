@@ -1,0 +1,86 @@
+"""Tests for ma_sbi_bench.tables.exclusion."""
+
+import math
+
+import pytest
+
+from bench.tests.engine.finishing import finish
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.real.worlds import COVID_FILE, backbone_of, missing_file
+from ma_sbi_bench.tables.exclusion import COVID, REPEATED, STAND_INS, TABLE, ExclusionTable
+
+EXPERIMENT = ExclusionTable()
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    cells = [
+        cell
+        for cell in EXPERIMENT.cells(Budget(quick=True))
+        if cell.task in ("SLCP", "SIR") and (cell.method == "true" or cell.task == "SLCP")
+    ]
+    rows = finish(EXPERIMENT, tmp_path_factory.mktemp("exclusion"), cells)
+    return {(one.table, *one.labels.values()): one for one in EXPERIMENT.lines(rows)}
+
+
+def test_a_clean_context_tells_all_of_the_departure_and_nothing_of_the_simulations(lines):
+    x_sim, delta = (lines[TABLE, "SLCP", "true", name].raw for name in ("x_sim", "delta"))
+    # Noise alone: under independence R^2 has a deviation of about (K - 1) / n.
+    assert abs(x_sim.value) < 0.01
+    assert delta.value == pytest.approx(1.0, abs=1e-3)
+    assert lines[TABLE, "SLCP", "true", "delta"].verdict == "reproduced"
+    assert "1000 rows" in lines[TABLE, "SLCP", "true", "x_sim"].note
+
+
+def test_a_delay_that_depends_on_theta_is_told_in_part(lines):
+    found = lines[TABLE, "SIR", "true", "delta"]
+    assert found.raw.low < found.raw.value < found.raw.high < 0.5
+    assert found.raw.paper == 0.70
+    assert found.verdict == "not reproduced"
+
+
+def test_clean_contexts_are_counted_with_an_interval(lines):
+    share = lines[REPEATED, "SLCP"].raw
+    assert 0 <= share.low <= share.value <= share.high <= 1
+    assert share.high > share.low
+
+
+def test_data_that_are_not_at_hand_are_blank_with_a_reason(lines):
+    absent = lines[TABLE, COVID, "", "delta"]
+    assert math.isnan(absent.raw.value)
+    assert absent.raw.paper == 0.752
+    assert COVID_FILE in absent.note
+    assert absent.verdict == ""
+
+
+def test_tasks_do_not_wait_for_data(monkeypatch):
+    monkeypatch.delenv("MA_SBI_DATA", raising=False)
+    ready = [cell for cell in EXPERIMENT.cells(Budget()) if not EXPERIMENT.missing(cell)]
+    assert {cell.method for cell in ready} == {"true", "repeated"}
+
+
+def test_only_predicted_simulations_need_a_posterior(monkeypatch, tmp_path):
+    (tmp_path / COVID_FILE).parent.mkdir()
+    (tmp_path / COVID_FILE).touch()
+    monkeypatch.setenv("MA_SBI_DATA", str(tmp_path))
+    cells = [cell for cell in EXPERIMENT.cells(Budget()) if cell.method in STAND_INS]
+    cells = [cell for cell in cells if not EXPERIMENT.missing(cell)]
+    assert [(cell.task, cell.method) for cell in cells] == [
+        (COVID, one) for one in STAND_INS
+    ]
+    needed = [EXPERIMENT.backbones(cell) for cell in cells]
+    assert needed == [(), (backbone_of(cells[1]),)]
+    assert needed[1][0].num_simulations == 100_000
+
+
+@pytest.mark.skipif(bool(missing_file(COVID_FILE)), reason=f"{COVID_FILE} is not at hand")
+def test_prior_simulations_pass_on_real_windows(tmp_path):
+    cells = [
+        cell
+        for cell in EXPERIMENT.cells(Budget(quick=True))
+        if (cell.task, cell.method) == (COVID, "prior")
+    ]
+    lines = EXPERIMENT.lines(finish(EXPERIMENT, tmp_path, cells))
+    found = {line.labels["R² of"]: line for line in lines if line.labels["data"] == COVID}
+    assert found["x_sim"].raw.value < 0.05 < found["x_obs"].raw.value
+    assert "284 rows" in found["x_sim"].note

@@ -1,0 +1,45 @@
+"""Tests for ma_sbi_bench.tables.theorem_1."""
+
+import pytest
+
+from bench.tests.engine.finishing import finish
+from ma_sbi_bench.tables.theorem_1 import PATTERNS, Theorem1
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    rows = finish(Theorem1(), tmp_path_factory.mktemp("theorem_1"))
+    return {tuple(line.labels.values()): line for line in Theorem1().lines(rows)}
+
+
+def test_every_figure_of_the_paper_is_reproduced(lines):
+    printed = [line for line in lines.values() if line.raw.paper is not None]
+    assert len(printed) == 4 * 4
+    assert {line.verdict for line in printed} == {"reproduced"}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_draws_agree_with_the_closed_form_and_keep_below_the_bound(lines, pattern):
+    closed = lines[pattern, "reduction, closed form"].raw.value
+    seen = lines[pattern, "reduction, E[delta | z] known"].raw
+    # The interval is of 95 %; half as much again is very unlikely.
+    assert abs(seen.value - closed) <= 0.75 * (seen.high - seen.low)
+    assert closed <= lines[pattern, "exact bound"].raw.value * (1 + 1e-6)
+
+
+def test_a_fitted_corrector_gains_from_noise_on_its_own_draws(lines):
+    fitted = lines["zero", "reduction, corrector fitted to the draws"].raw
+    # 25 coefficients at 20,000 draws: 25 alpha^2 sigma^2 / n.
+    assert fitted.value == pytest.approx(25 * 0.0865 / 20_000, rel=0.7)
+    assert lines["zero", "reduction, E[delta | z] known"].raw.value == 0
+
+
+def test_information_about_one_coordinate_does_not_recover_the_oracle(lines):
+    gained = lines["one of five known", "reduction, closed form"].raw.value
+    assert gained == pytest.approx(
+        lines["one of five known", "exact bound"].raw.value / 5, rel=0.01
+    )
+
+
+def test_lines_of_nothing_are_nothing(tmp_path):
+    assert Theorem1().lines(finish(Theorem1(), tmp_path, cells=[])) == []

@@ -1,0 +1,161 @@
+"""Lines of trials: shares, intervals and labels from rows that are made by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ma_sbi_bench.engine.store import COLUMNS
+from ma_sbi_bench.trials.lines import Published, curve, per_observation, trial_lines
+
+
+def row(method, values, *, seed=0, metric="c2st", observations=3, **known):
+    values = np.asarray(values, dtype=float)
+    filled = dict.fromkeys(COLUMNS) | {
+        "method": method,
+        "task": "slcp",
+        "backbone": "maf",
+        "seed": seed,
+        "metric": metric,
+        "values": values,
+        "value": values.mean(),
+        "settings": {"observations": observations},
+        "key": f"{method}-{seed}-{sorted(known.items())}",
+    }
+    return filled | known
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    made = []
+    for seed in range(4):
+        noise = 0.002 * rng.standard_normal(12)
+        made += [
+            row("npe", 0.8 + noise, seed=seed),
+            row("half", 0.75 + noise, seed=seed),
+            row("oracle", 0.7 + noise, seed=seed),
+            row("half", -3.0 + noise, seed=seed, metric="log_score"),
+        ]
+    return pd.DataFrame(made)
+
+
+def test_a_trial_of_all_cases_is_compared_on_those_that_others_have():
+    all_cases = row("npe", np.arange(12))  # three observations in four regimes
+    np.testing.assert_array_equal(per_observation(pd.Series(all_cases)), [0, 5, 10])
+    some = row("npe", [0, 5, 10], settings={"observations": 3, "cases": "some"})
+    np.testing.assert_array_equal(per_observation(pd.Series(some)), [0, 5, 10])
+
+
+def test_half_of_the_rows_are_compared_where_means_are_judged():
+    rows = row("npe", np.arange(6), settings={"rows": 6})
+    np.testing.assert_array_equal(per_observation(pd.Series(rows)), [0, 1, 2])
+
+
+def test_a_single_observation_has_a_single_value():
+    found = per_observation(pd.Series(row("npe", [1, 3, 5, 7], observation=0)))
+    np.testing.assert_allclose(found, [4])
+
+
+def test_a_share_is_computed_between_the_ends(rows):
+    lines = {line.labels["method"]: line for line in trial_lines(rows, "t")}
+    assert lines["half"].closed.value == pytest.approx(50)
+    assert lines["half"].closed.low == pytest.approx(50)  # the noise is shared
+    assert lines["npe"].closed is None
+    assert lines["oracle"].closed is None
+    assert lines["half"].raw.low < 0.75 < lines["half"].raw.high
+    assert lines["half"].log_score.value == pytest.approx(-3, abs=0.01)
+    assert lines["npe"].log_score is None
+    assert lines["half"].labels["task"] == "SLCP"
+
+
+def test_the_paper_stands_beside_ours_with_what_it_implies(rows):
+    paper = Published(raw=0.76, closed=50.0, npe=0.8, oracle=0.7)
+    [line] = [
+        line
+        for line in trial_lines(rows, "t", published=lambda row: paper)
+        if line.labels["method"] == "half"
+    ]
+    assert line.closed.paper == 50.0
+    assert line.closed.implied == pytest.approx(40.0)
+    assert line.verdict == "reproduced"
+
+
+def test_ends_are_shared_by_groups_that_do_not_have_their_own(rows):
+    rows = rows.assign(n_cal=np.where(rows["method"] == "half", 100, 500))
+    lines = trial_lines(rows, "t", by=("n_cal",))
+    [half] = [line for line in lines if line.labels["method"] == "half"]
+    assert half.labels["n_cal"] == 100
+    assert half.closed.value == pytest.approx(50)
+
+
+def test_without_the_ends_there_is_no_share(rows):
+    lines = trial_lines(rows[rows["method"] != "oracle"], "t")
+    assert all(line.closed is None for line in lines)
+
+
+def test_a_method_that_lacks_a_seed_is_compared_on_the_others(rows):
+    part = rows[~((rows["method"] == "half") & (rows["seed"] == 3))]
+    [half] = [line for line in trial_lines(part, "t") if line.labels["method"] == "half"]
+    assert half.closed.value == pytest.approx(50)
+
+
+def test_where_there_is_no_gap_the_share_is_blank_and_says_why():
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(
+        [row(m, 0.7 + 0.05 * rng.standard_normal(12)) for m in ("npe", "x", "oracle")]
+    )
+    [line] = [line for line in trial_lines(rows, "t") if line.labels["method"] == "x"]
+    assert np.isnan(line.closed.value)
+    assert "gap" in line.closed.reason
+    assert line.verdict == ""
+
+
+def test_lines_keep_the_order_of_groups_and_methods(rows):
+    order = ("oracle", "half", "npe")
+    found = [line.labels["method"] for line in trial_lines(rows, "t", order=order)]
+    assert found == ["npe - oracle", *order]
+
+
+def test_the_gap_itself_is_compared_with_the_papers(rows):
+    paper = Published(npe=0.8, oracle=0.7)
+    gap = trial_lines(rows, "t", published=lambda row: paper)[0]
+    assert gap.raw.value == pytest.approx(0.1)
+    assert gap.raw.paper == pytest.approx(0.1)
+    assert gap.verdict == "reproduced"
+
+
+def test_a_curve_averages_seeds():
+    rows = pd.DataFrame({"n": [1, 1, 2], "value": [0.0, 1.0, 3.0]})
+    assert curve(rows, "n") == {1.0: 0.5, 2.0: 3.0}
+
+
+@pytest.mark.parametrize(("task", "num", "more"), [("slcp", 48, 4), ("slcp", 4, 1)])
+@pytest.mark.parametrize("of_slcp", [True, False])
+def test_the_papers_noise_is_that_of_its_cases(task, num, more, of_slcp):
+    made = [
+        row(
+            method,
+            level + 0.01 * np.sin(np.arange(num)),
+            task=task if of_slcp else "gaussian_linear",
+            settings={"observations": num, "cases": "some"},
+        )
+        for method, level in (("npe", 0.8), ("half", 0.75), ("oracle", 0.7))
+    ]
+    paper = Published(0.76, 40.0, 0.8, 0.7)
+    lines = trial_lines(pd.DataFrame(made), "t", published=lambda row: paper)
+    numbers = [one for line in lines for one in (line.raw, line.closed) if one]
+    assert len(numbers) == 5  # the gap, three metrics, a share
+    assert {one.more_cases for one in numbers} == {more if of_slcp else 1}
+
+
+def test_an_infinite_value_leaves_the_papers_share_in_its_place():
+    made = [
+        row(m, v) for m, v in (("npe", [1, 2]), ("bad", [np.inf, 1]), ("oracle", [0, 1]))
+    ]
+    for one in made:
+        one["settings"] = {"observations": 2, "cases": "some"}
+    lines = trial_lines(pd.DataFrame(made), "t", published=lambda row: Published(closed=7))
+    (share,) = [line.closed for line in lines if line.labels["method"] == "bad"]
+    assert np.isnan(share.value)
+    assert share.paper == 7
+    assert share.reason == "a value is infinite"

@@ -1,0 +1,136 @@
+"""Trials: what a cell decides, and what it does not."""
+
+import numpy as np
+import pytest
+
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.methods import METHODS
+from ma_sbi_bench.tables.registry import EXPERIMENTS
+from ma_sbi_bench.trials.experiment import EXTRA_ROWS, ONLY
+from ma_sbi_bench.trials.run import FORMS, backbone_of, run_trial
+
+QUICK = Budget(quick=True)
+MAIN = EXPERIMENTS["main_results"]
+
+
+def trial(method, task="gaussian_linear", backbone="maf", **known):
+    return MAIN.trial(QUICK, task, backbone, method, **known)
+
+
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory):
+    return Laboratory(tmp_path_factory.mktemp("backbones"))
+
+
+def measured(cell, laboratory):
+    return {one.metric: np.array(one.values) for one in run_trial(cell, laboratory)}
+
+
+@pytest.mark.parametrize("task", ["gaussian_linear", "two_moons"])
+def test_the_exact_answer_cannot_be_told_from_the_reference(task, laboratory):
+    found = measured(trial("exact", task), laboratory)
+    # One C2ST of 200 draws has a standard deviation of about 0.03.
+    assert abs(found["c2st"].mean() - 0.5) < 4 * 0.03 / len(found["c2st"]) ** 0.5 + 0.01
+
+
+def test_the_exact_answer_without_context_weighs_the_regimes(laboratory):
+    many = {"observations": 400}
+    options = {"setting": "uninformative", "shift_length": 1.0}
+    known, uninformed, face_value = (
+        measured(trial(method, task_options=task_options, **many, draws=10), laboratory)[
+            "log_score"
+        ]
+        for method, task_options in (
+            ("exact", {"shift_length": 1.0}),
+            ("exact", options),
+            ("prior", options),
+        )
+    )
+    # Knowing less costs something, and far less than everything.
+    cost = known - uninformed
+    assert cost.mean() > 3 * cost.std() / 20 > 0
+    assert (uninformed - face_value).mean() > 5 * cost.mean()
+
+
+def test_a_mixture_over_certain_regimes_is_the_known_regime(laboratory):
+    almost = measured(trial("exact", reliability=1 - 1e-9), laboratory)
+    known = measured(trial("exact"), laboratory)
+    np.testing.assert_allclose(almost["log_score"], known["log_score"], atol=1e-4)
+
+
+def test_parts_add_up_and_ends_are_where_they_belong(laboratory):
+    found = {
+        method: measured(trial(method), laboratory)
+        for method in ("npe", "ma_sbi", "ma_sbi_marginal", "oracle")
+    }
+    # Shifts are constant within a regime: the closed form finds them exactly.
+    np.testing.assert_allclose(
+        found["ma_sbi"]["log_score"], found["oracle"]["log_score"], atol=1e-3
+    )
+    assert found["npe"]["log_score"].mean() < found["oracle"]["log_score"].mean()
+
+
+def test_the_posterior_does_not_depend_on_the_setting_of_the_task():
+    plain, other = (
+        backbone_of(trial("npe", task_options=options))
+        for options in ({}, {"setting": "uninformative"})
+    )
+    assert plain.key == other.key
+    assert plain.key != backbone_of(trial("npe", seed=1)).key
+
+
+def test_the_same_trial_of_two_experiments_is_one_cell():
+    keys = {cell.key for cell in MAIN.cells(Budget())}
+    shared = [c for c in EXPERIMENTS["hide_calibration"].cells(Budget()) if c.key in keys]
+    assert {cell.seed for cell in shared} == {0}
+    assert {cell.backbone for cell in shared} == {"maf", "ddpm"}
+
+
+def test_every_method_is_in_the_main_table_with_both_backbones():
+    for backbone in ("ddpm", "maf"):
+        cells = [c for c in MAIN.cells(Budget()) if c.backbone == backbone]
+        expected = {m for m in METHODS if ONLY.get(m, backbone) == backbone}
+        for task in ("slcp", "gaussian_linear", "two_moons", "sir_delay"):
+            found = {cell.method for cell in cells if cell.task == task}
+            assert found >= expected | set(EXTRA_ROWS)
+
+
+def test_slcp_has_the_simulations_and_the_seeds_of_the_paper():
+    cells = EXPERIMENTS["hide_calibration"].cells(Budget())
+    assert {cell.settings["simulations"] for cell in cells} == {100_000}
+    assert {cell.seed for cell in cells} == set(range(10))
+
+
+def test_slcp_has_more_observations_each_in_one_regime_for_every_method():
+    sizes = {
+        (cell.task, cell.settings.get("cases"), cell.settings["observations"])
+        for cell in MAIN.cells(Budget())
+        if "observations" in cell.settings
+    }
+    few = {
+        (task, cases, 12)
+        for task in ("gaussian_linear", "two_moons")
+        for cases in ("some", None)  # None: the slow ones, on all
+    }
+    assert sizes == few | {("slcp", "some", 48)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_can_be_made(form):
+    assert FORMS[form]().needs is not None
+
+
+def test_the_parts_of_the_papers_network_are_parts(laboratory):
+    whole, marginal, conditional = (
+        measured(trial(f"ma_sbi_paper{part}"), laboratory)["log_score"]
+        for part in ("", "_marginal", "_conditional")
+    )
+    assert len({*whole, *marginal, *conditional}) == 3 * len(whole)
+
+
+def test_a_regime_that_cannot_have_produced_x_has_no_weight(laboratory):
+    cell = trial("exact", "sir_delay", task_options={"setting": "uninformative"})
+    found = measured(cell, laboratory)
+    assert np.isfinite(found["mse"]).all()
+    assert np.isfinite(found["log_score"]).all()

@@ -1,0 +1,1 @@
+"""How results are shown: text that a terminal may print, pages, figures."""

@@ -1,0 +1,5 @@
+"""Posteriors: trained here, or elsewhere and brought under the one protocol."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,25 @@
+# Public names, loaded when first used: training needs no sbi, and sbi takes seconds.
+from .amortized import Amortized
+from .callables import from_callable
+from .diffusion import DiffusionPosterior, fit_ddpm, load_ddpm, noise_schedule
+from .flow import FlowPosterior, fit_flow, load_flow
+from .loading import load_posterior
+from .sbi import from_sbi
+from .truncation import LeakyPosterior
+from .zuko import from_zuko
+
+__all__ = [
+    "Amortized",
+    "DiffusionPosterior",
+    "FlowPosterior",
+    "LeakyPosterior",
+    "fit_ddpm",
+    "fit_flow",
+    "from_callable",
+    "from_sbi",
+    "from_zuko",
+    "load_ddpm",
+    "load_flow",
+    "load_posterior",
+    "noise_schedule",
+]

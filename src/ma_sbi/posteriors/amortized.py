@@ -1,0 +1,91 @@
+"""What every posterior of ours, trained here or adapted, has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ma_sbi.posteriors.training_range import TrainingRange
+from ma_sbi.randomness import seeded
+from ma_sbi.validation import as_count, as_matrix
+
+__all__ = ["Amortized"]
+
+
+class Amortized(ABC):
+    """An amortized posterior that checks its input, takes a seed and knows its range.
+
+    Subclasses draw and, if they can, evaluate for a checked batch of observations.
+
+    Attributes:
+        prior: Prior over theta, if known.
+        dim_x: Width of an observation, if known.
+        training_range: Where the posterior has seen simulations, if known.
+        device: Where the posterior computes; where x is, if None.
+    """
+
+    max_rows = 200_000
+    """Most draws made in one pass; more are made in several, to bound memory."""
+
+    def __init__(
+        self,
+        *,
+        prior: Distribution | None = None,
+        dim_x: int | None = None,
+        training_range: TrainingRange | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.prior = prior
+        self.dim_x = dim_x
+        self.training_range = training_range
+        self.device = None if device is None else torch.device(device)
+
+    @abstractmethod
+    def _draw(self, num_samples: int, x: Tensor) -> Tensor:
+        """Draw ``(num_samples, batch, dim_theta)`` for x ``(batch, dim_x)``."""
+
+    def sample(self, num_samples: int, x: Any, *, seed: int | None = None) -> Tensor:
+        """Draw for a batch of observations, all in one pass.
+
+        Args:
+            num_samples: Draws per observation.
+            x: Observations, shape ``(batch, dim_x)``.
+            seed: Makes the draws repeatable; torch's global generator if None.
+
+        Returns:
+            Draws of shape ``(num_samples, batch, dim_theta)``.
+        """
+        num_samples = as_count(num_samples, "num_samples")
+        x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
+        if self.training_range is not None:
+            self.training_range.warn(x)
+        per_pass = max(1, self.max_rows // len(x))
+        with torch.no_grad(), seeded(seed, x.device):
+            passes = [
+                self._draw(min(per_pass, num_samples - start), x)
+                for start in range(0, num_samples, per_pass)
+            ]
+        return torch.cat(passes) if len(passes) > 1 else passes[0]
+
+    def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
+        x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
+        if self.training_range is not None:
+            self.training_range.warn(x, stacklevel=4)
+        theta = torch.as_tensor(theta, dtype=torch.float32, device=x.device)
+        if theta.ndim != 3 or theta.shape[1] not in (1, len(x)):
+            raise ValueError(
+                "theta must have shape (num_samples, batch, dim_theta) with a batch of "
+                f"{len(x)} as x has, got {tuple(theta.shape)}"
+            )
+        if self.prior is not None and theta.shape[2] != self.prior.event_shape[0]:
+            raise ValueError(
+                f"theta must have {self.prior.event_shape[0]} dimensions, like the prior, "
+                f"got {theta.shape[2]}"
+            )
+        if theta.isnan().any():
+            raise ValueError("theta must not be NaN")
+        return theta.expand(-1, len(x), -1), x

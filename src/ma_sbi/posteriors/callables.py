@@ -1,0 +1,123 @@
+"""Any function that draws from a posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ma_sbi.posteriors.training_range import TrainingRange
+from ma_sbi.posteriors.truncation import DenseTruncated, Truncated
+
+__all__ = ["CallableAdapter", "from_callable"]
+
+
+def from_callable(
+    sample: Callable[..., Any],
+    log_prob: Callable[..., Any] | None = None,
+    *,
+    batched: bool = False,
+    prior: Distribution | None = None,
+    x_train: Any = None,
+) -> CallableAdapter:
+    """Adapt functions that draw from, and perhaps evaluate, a posterior.
+
+    Args:
+        sample: ``sample(num_samples, x)`` gives ``(num_samples, dim_theta)`` for one x of
+            shape ``(dim_x,)``; or, if batched, ``(num_samples, batch, dim_theta)`` for x
+            of shape ``(batch, dim_x)``, which saves a loop. A ``seed`` reaches it if it
+            draws with torch.
+        log_prob: ``log_prob(theta, x)`` gives ``(n,)`` for theta ``(n, dim_theta)`` and
+            one x; or, if batched, ``(n, batch)`` for theta ``(n, batch, dim_theta)``.
+        batched: Whether the functions take a batch of observations.
+        prior: Prior over theta; if given, draws are kept inside its support.
+        x_train: Simulations it was trained on; then an x far outside them is reported.
+
+    Example:
+        >>> posterior = from_callable(lambda n, x: x + torch.zeros(n, 2))
+        >>> posterior.sample(3, torch.ones(4, 2)).shape
+        torch.Size([3, 4, 2])
+    """
+    if not callable(sample):
+        raise ValueError(f"sample must be a function, got {sample!r}")
+    if log_prob is None:
+        return CallableAdapter(sample, batched, prior, x_train)
+    return DenseCallableAdapter(sample, log_prob, batched, prior, x_train)
+
+
+class CallableAdapter(Truncated):
+    """A function that draws."""
+
+    def __init__(
+        self,
+        sample: Callable[..., Any],
+        batched: bool,  # noqa: FBT001
+        prior: Distribution | None,
+        x_train: Any,
+    ) -> None:
+        training_range = None if x_train is None else TrainingRange.of(x_train)
+        super().__init__(
+            prior=prior,
+            dim_x=None if training_range is None else len(training_range.center),
+            training_range=training_range,
+        )
+        self.sample_function = sample
+        self.batched = batched
+
+    def _propose(self, num_samples: int, x: Tensor) -> Tensor:
+        if self.batched:
+            draws = _as_float(self.sample_function(num_samples, x))
+        else:
+            rows = [_as_float(self.sample_function(num_samples, row)) for row in x]
+            draws = torch.stack(rows, dim=1)
+        if draws.ndim != 3 or draws.shape[:2] != (num_samples, len(x)):
+            form = "batch, dim_theta" if self.batched else "dim_theta"
+            found = tuple(draws.shape) if self.batched else tuple(rows[0].shape)
+            raise ValueError(
+                f"the sample function must return shape (num_samples, {form}); got {found} "
+                f"for {num_samples} draws"
+            )
+        if not torch.isfinite(draws).all():
+            raise ValueError("the sample function must return finite draws")
+        return draws
+
+    def __repr__(self) -> str:
+        return f"from_callable({getattr(self.sample_function, '__name__', '...')})"
+
+
+class DenseCallableAdapter(CallableAdapter, DenseTruncated):
+    """Functions that draw and evaluate."""
+
+    def __init__(
+        self,
+        sample: Callable[..., Any],
+        log_prob: Callable[..., Any],
+        batched: bool,  # noqa: FBT001
+        prior: Distribution | None,
+        x_train: Any,
+    ) -> None:
+        super().__init__(sample, batched, prior, x_train)
+        self.log_prob_function = log_prob
+
+    def _density(self, theta: Tensor, x: Tensor) -> Tensor:
+        if self.batched:
+            values = _as_float(self.log_prob_function(theta, x))
+        else:
+            columns = [
+                _as_float(self.log_prob_function(theta[:, i], row))
+                for i, row in enumerate(x)
+            ]
+            values = torch.stack(columns, dim=1)
+        if values.shape != theta.shape[:2]:
+            raise ValueError(
+                f"the log_prob function must return one value per theta, shape "
+                f"{tuple(theta.shape[:2])} in all, got {tuple(values.shape)}"
+            )
+        return values
+
+
+def _as_float(values: Any) -> Tensor:
+    return torch.as_tensor(values).float()

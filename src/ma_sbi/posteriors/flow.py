@@ -1,0 +1,248 @@
+"""A normalising flow: sbi's neural posterior estimation on a zuko network."""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from sbi.inference import NPE
+from sbi.neural_nets import posterior_nn
+from torch import Tensor, nn
+from torch.distributions import Distribution, Transform
+
+from ma_sbi.posteriors.amortized import Amortized
+from ma_sbi.posteriors.priors import pack_prior, unpack_prior
+from ma_sbi.posteriors.training_range import TrainingRange
+from ma_sbi.posteriors.unconstrained import (
+    check_simulations,
+    default_device,
+    density_at,
+    on_real_line,
+)
+from ma_sbi.randomness import seeded
+from ma_sbi.saving import read, write
+from ma_sbi.validation import as_count
+
+__all__ = ["FlowPosterior", "fit_flow", "load_flow"]
+
+NUM_TRANSFORMS = {"nsf": 5, "maf": 8}
+
+
+def fit_flow(
+    prior: Distribution,
+    theta: Any,
+    x: Any,
+    *,
+    flow: Literal["nsf", "maf"] = "nsf",
+    num_transforms: int | None = None,
+    hidden: Sequence[int] = (64, 64),
+    embedding_net: nn.Module | None = None,
+    learning_rate: float = 5e-4,
+    batch_size: int = 256,
+    patience: int = 20,
+    max_epochs: int = 500,
+    validation_fraction: float = 0.1,
+    seed: int | None = None,
+    device: torch.device | str | None = None,
+    show_progress: bool = False,
+) -> FlowPosterior:
+    """Train a flow on simulations with sbi's NPE.
+
+    Args:
+        prior: Prior over theta; draws respect its bounds.
+        theta: Parameters, shape ``(n, dim_theta)``.
+        x: Simulations at theta, shape ``(n, dim_x)``.
+        flow: ``"nsf"``, a neural spline flow, or ``"maf"``, the paper's masked
+            autoregressive flow.
+        num_transforms: Number of transforms; 5 for nsf, 8 for maf (the paper's) if None.
+        hidden: Widths of the hidden layers of each transform.
+        embedding_net: Network that x passes before the flow. Corrections act on the raw
+            x, before it.
+        learning_rate: Step size of Adam.
+        batch_size: Simulations per step.
+        patience: Epochs without improvement on held-out simulations before it stops.
+        max_epochs: Most epochs.
+        validation_fraction: Share of simulations held out.
+        seed: Makes training repeatable.
+        device: Where to train and sample; torch's default device if None.
+        show_progress: Whether sbi prints its progress.
+
+    Returns:
+        A posterior with ``sample`` and ``log_prob``.
+    """
+    if flow not in NUM_TRANSFORMS:
+        raise ValueError(f"flow must be one of {sorted(NUM_TRANSFORMS)}, got {flow!r}")
+    if as_count(max_epochs, "max_epochs") < 2:
+        raise ValueError("max_epochs must be at least 2, which is the least sbi can do")
+    simulations = check_simulations(prior, theta, x, device)
+    settings = {
+        "flow": flow,
+        "num_transforms": num_transforms or NUM_TRANSFORMS[flow],
+        "hidden": list(hidden),
+    }
+    builder = _builder(settings, embedding_net)
+    with torch.enable_grad(), seeded(seed, simulations.x.device):
+        trainer = NPE(
+            density_estimator=builder,
+            device=str(simulations.x.device),
+            tracker=_NoTracker(),
+            show_progress_bars=show_progress,
+        )
+        # Round 0 needs no prior; theta is on the real line, where sbi's checks of the
+        # prior's bounds would not apply.
+        trainer.append_simulations(simulations.real_theta, simulations.x)
+        # sbi reports convergence with print, whatever it is told, and counts epochs in
+        # its own way.
+        quiet = nullcontext() if show_progress else redirect_stdout(io.StringIO())
+        with quiet, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Maximum number of epochs")
+            estimator = trainer.train(
+                training_batch_size=min(batch_size, len(simulations.x) // 2),
+                learning_rate=learning_rate,
+                validation_fraction=validation_fraction,
+                stop_after_epochs=patience,
+                max_num_epochs=max_epochs - 1,  # sbi trains one epoch more than told
+                show_train_summary=False,
+            )
+    if trainer.summary["epochs_trained"][-1] >= max_epochs:
+        warnings.warn(
+            f"training stopped at max_epochs={max_epochs}, before the held-out loss had "
+            f"gone {patience} epochs without improving; it may not have converged",
+            stacklevel=2,
+        )
+    return FlowPosterior(
+        estimator.eval().requires_grad_(requires_grad=False),
+        prior=simulations.prior,
+        to_real=simulations.to_real,
+        training_range=simulations.training_range,
+        settings=settings,
+    )
+
+
+def load_flow(
+    path: str | Path,
+    prior: Distribution | None = None,
+    *,
+    embedding_net: nn.Module | None = None,
+    device: torch.device | str | None = None,
+) -> FlowPosterior:
+    """Read back what ``FlowPosterior.save`` wrote.
+
+    Args:
+        path: The file.
+        prior: The prior it was trained with; that in the file if None, which holds it if
+            it is uniform, normal or lognormal.
+        embedding_net: A network of the same shape, if it was trained with one.
+        device: Where to sample; torch's default device if None.
+
+    Raises:
+        ValueError: If the file holds something else.
+    """
+    settings, groups = read(path, "flow")
+    if prior is None:
+        prior = unpack_prior(settings.get("prior"), groups.get("prior", {}))
+    prior, to_real = on_real_line(prior, device)
+    builder = _builder(settings, embedding_net)
+    # The builder takes shapes from a batch and draws first weights; all is overwritten.
+    with seeded(0):
+        estimator = builder(*(torch.randn(2, settings[n]) for n in ("dim_theta", "dim_x")))
+    try:
+        estimator.load_state_dict(groups["estimator"])
+    except RuntimeError as error:
+        raise ValueError(
+            f"{path} does not fit this flow: it was trained with another embedding net, or "
+            "with one; pass it to load_flow as embedding_net="
+        ) from error
+    return FlowPosterior(
+        estimator.to(default_device(device)).eval().requires_grad_(requires_grad=False),
+        prior=prior,
+        to_real=to_real,
+        training_range=TrainingRange(**groups["training_range"]),
+        settings=settings,
+    )
+
+
+def _builder(settings: dict[str, Any], embedding_net: nn.Module | None) -> Any:
+    return posterior_nn(
+        f"zuko_{settings['flow']}",
+        num_transforms=settings["num_transforms"],
+        # A tuple: sbi makes an int h into [h] * num_transforms hidden layers.
+        hidden_features=tuple(settings["hidden"]),
+        # A copy: the user's own network is neither trained nor frozen.
+        embedding_net=copy.deepcopy(embedding_net or nn.Identity()),
+    )
+
+
+class FlowPosterior(Amortized):
+    """A trained flow; made by :func:`fit_flow`."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        prior: Distribution,
+        to_real: Transform,
+        training_range: TrainingRange,
+        settings: dict[str, Any],
+    ) -> None:
+        super().__init__(
+            prior=prior,
+            dim_x=estimator.condition_shape[0],
+            training_range=training_range,
+            device=next(estimator.parameters()).device,
+        )
+        self.estimator = estimator
+        self.to_real = to_real
+        self.settings = settings
+
+    def save(self, path: str | Path) -> None:
+        """Write the trained flow to a file; :func:`load_flow` reads it back."""
+        dims = {"dim_theta": self.estimator.input_shape[0], "dim_x": self.dim_x}
+        family, numbers = pack_prior(self.prior)
+        write(
+            path,
+            "flow",
+            self.settings | dims | {"prior": family},
+            prior=numbers,
+            estimator=self.estimator.state_dict(),
+            training_range=vars(self.training_range),
+        )
+
+    def _draw(self, num_samples: int, x: Tensor) -> Tensor:
+        return self.to_real.inv(self.estimator.sample((num_samples,), condition=x))
+
+    def log_prob(self, theta: Tensor, x: Any) -> Tensor:
+        """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``.
+
+        Differentiable in theta; minus infinity outside the prior's support.
+        """
+        theta, x = self._check_density_input(theta, x)
+        assert self.prior is not None  # noqa: S101 (every flow knows it)
+        real_log_prob = partial(self.estimator.log_prob, condition=x)
+        return density_at(self.prior, self.to_real, theta, real_log_prob)
+
+    def __repr__(self) -> str:
+        return f"FlowPosterior({type(self.estimator.net).__name__}, dim_x={self.dim_x})"
+
+
+class _NoTracker:
+    """Keeps sbi from writing TensorBoard files into the working directory."""
+
+    log_dir = None
+
+    def log_metric(self, name: str, value: float, step: int | None = None) -> None: ...
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None: ...
+
+    def log_params(self, params: dict[str, Any]) -> None: ...
+
+    def add_figure(self, name: str, figure: Any, step: int | None = None) -> None: ...
+
+    def flush(self) -> None: ...

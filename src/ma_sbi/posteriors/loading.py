@@ -1,0 +1,39 @@
+"""Reading back a posterior of any kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch.distributions import Distribution
+
+from ma_sbi.posteriors.diffusion import DiffusionPosterior, load_ddpm
+from ma_sbi.posteriors.flow import FlowPosterior, load_flow
+from ma_sbi.saving import kind_of
+
+__all__ = ["load_posterior"]
+
+
+def load_posterior(
+    path: str | Path,
+    prior: Distribution | None = None,
+    *,
+    device: torch.device | str | None = None,
+) -> FlowPosterior | DiffusionPosterior:
+    """Read back what ``FlowPosterior.save`` or ``DiffusionPosterior.save`` wrote.
+
+    Args:
+        path: The file.
+        prior: The prior it was trained with; needed only if the file does not hold it,
+            because it is neither uniform, normal nor lognormal.
+        device: Where to sample; torch's default device if None.
+
+    Raises:
+        ValueError: If the file holds something else, or not its prior.
+    """
+    kind = kind_of(path)
+    if kind == "flow":
+        return load_flow(path, prior, device=device)
+    if kind == "ddpm":
+        return load_ddpm(path, prior, device=device)
+    raise ValueError(f"{path} holds {kind!r}, expected a flow or a diffusion model")

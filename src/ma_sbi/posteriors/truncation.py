@@ -1,0 +1,173 @@
+"""Draws inside the prior's support, from a posterior that may leak, in bounded time.
+
+sbi's rejection loop has no limit: on an observation far from the simulations it never
+returns. Here rejection stops after a fixed number of rounds; what is still missing is
+approximated by importance resampling from the prior, and said to be.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from sbi.utils.sbiutils import within_support
+from torch import Tensor
+from torch.distributions import constraints
+
+from ma_sbi.posteriors.amortized import Amortized
+from ma_sbi.randomness import seeded
+
+__all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
+
+MAX_DRAWS = 10_000
+MAX_ROWS = 200_000
+
+Draw = Callable[[int, Tensor], Tensor]
+LogProb = Callable[[Tensor, Tensor], Tensor]
+
+
+class LeakyPosterior(UserWarning):
+    """Almost no draw of the posterior lies inside the prior's support."""
+
+
+class Truncated(Amortized):
+    """A posterior that may leak, kept inside the prior's support."""
+
+    @abstractmethod
+    def _propose(self, num_samples: int, x: Tensor) -> Tensor:
+        """Draw ``(num_samples, batch, dim_theta)``, inside the support or not."""
+
+    def _draw(self, num_samples: int, x: Tensor) -> Tensor:
+        if not _is_bounded(self.prior):
+            return self._propose(num_samples, x)
+        density = getattr(self, "_density", None)
+        return sample_truncated(self._propose, density, self.prior, num_samples, x)
+
+
+class DenseTruncated(Truncated):
+    """A leaky posterior with a density, which is normalised over the support."""
+
+    leakage_samples = 2_000
+    _last_acceptance: tuple[bytes, Tensor] | None = None
+
+    @abstractmethod
+    def _density(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Evaluate theta ``(num_samples, batch, dim_theta)``, as if nothing leaked."""
+
+    def log_prob(self, theta: Tensor, x: Any) -> Tensor:
+        """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``.
+
+        Normalised over the prior's support; minus infinity outside it. Differentiable in
+        theta.
+        """
+        theta, x = self._check_density_input(theta, x)
+        with torch.set_grad_enabled(theta.requires_grad):
+            log_prob = self._density(theta, x)
+        if not _is_bounded(self.prior):
+            return log_prob
+        if self.leakage_samples > 0:
+            log_prob = log_prob - self._log_acceptance(x)
+        return log_prob.masked_fill(~within_support(self.prior, theta), -torch.inf)
+
+    def _log_acceptance(self, x: Tensor) -> Tensor:
+        """Estimate the log share of draws inside the support, shape ``(batch,)``."""
+        # Optimisers evaluate many theta at one x: the last estimate is kept, by value.
+        key = x.cpu().numpy().tobytes()
+        if self._last_acceptance is None or self._last_acceptance[0] != key:
+            rows_per_pass = max(1, MAX_ROWS // self.leakage_samples)
+            with torch.no_grad(), seeded(0, x.device):
+                share = [
+                    within_support(self.prior, self._propose(self.leakage_samples, part))
+                    for part in x.split(rows_per_pass)
+                ]
+            accepted = torch.cat(share, dim=1).float().mean(dim=0)
+            # One draw inside the support is granted: the log must stay finite.
+            log_share = accepted.clamp(min=1 / self.leakage_samples).log()
+            self._last_acceptance = (key, log_share)
+        return self._last_acceptance[1]
+
+
+def sample_truncated(
+    draw: Draw,
+    log_prob: LogProb | None,
+    prior: Any,
+    num_samples: int,
+    x: Tensor,
+    *,
+    max_rounds: int = 12,
+    num_proposals: int = 20_000,
+) -> Tensor:
+    """Draw from a posterior truncated to the prior's support.
+
+    Args:
+        draw: Maps a count and x ``(batch, dim_x)`` to draws ``(n, batch, dim_theta)``.
+        log_prob: Density of those draws, if it has one.
+        prior: The prior.
+        num_samples: Draws per observation.
+        x: Observations, shape ``(batch, dim_x)``.
+        max_rounds: Rounds of draws before rejection gives up.
+        num_proposals: Draws from the prior to resample where it gave up.
+
+    Returns:
+        Draws of shape ``(num_samples, batch, dim_theta)``, all inside the support.
+
+    Raises:
+        ValueError: If rejection gave up and there is no density to resample by.
+    """
+    kept = x.new_empty(num_samples, len(x), prior.event_shape[0])
+    filled = torch.zeros(len(x), dtype=torch.long, device=x.device)
+    rows = torch.arange(len(x), device=x.device)
+    total = 0
+    for round_ in range(max_rounds):
+        # Twice as many in each round, for the rows that are still short.
+        count = min(int(num_samples - filled[rows].min()) << round_, MAX_DRAWS)
+        total += count
+        for part in rows.split(max(1, MAX_ROWS // count)):
+            draws = draw(count, x[part])
+            inside = within_support(prior, draws)
+            place = inside.cumsum(dim=0) - 1 + filled[part]
+            use = inside & (place < num_samples)
+            row = part.expand(count, -1)
+            kept[place[use], row[use]] = draws[use]
+            filled[part] = (filled[part] + inside.sum(dim=0)).clamp(max=num_samples)
+        rows = (filled < num_samples).nonzero().flatten()
+        if len(rows) == 0:
+            return kept
+    if log_prob is None:
+        raise ValueError(
+            f"no more than {filled[rows].min().item()} of {total} draws for row "
+            f"{rows[0].item()} lie inside the prior, and this posterior has no density to "
+            "resample by; the observation is far from the simulations"
+        )
+    effective = num_proposals
+    for row in rows.tolist():
+        proposals = prior.sample((num_proposals,)).to(kept)
+        log_weight = log_prob(proposals[:, None], x[row, None])[:, 0]
+        weight = (log_weight - prior.log_prob(proposals)).softmax(dim=0)
+        effective = min(effective, int(1 / weight.square().sum()))
+        missing = num_samples - int(filled[row])
+        pick = torch.multinomial(weight, missing, replacement=True)
+        kept[num_samples - missing :, row] = proposals[pick]
+    warnings.warn(
+        f"for {len(rows)} of {len(x)} observations (first: row {rows[0].item()}) fewer "
+        f"than {num_samples} of {total} draws lie inside the prior; the missing ones are "
+        "resampled from draws of the prior by the posterior's density, which leaves as few "
+        f"as {effective} effectively different ones: such an x is far from the simulations",
+        LeakyPosterior,
+        stacklevel=5,
+    )
+    return kept
+
+
+def _is_bounded(prior: Any) -> bool:
+    if prior is None:
+        return False
+    try:
+        support = prior.support
+    except (AttributeError, NotImplementedError):
+        return True  # unknown: within_support decides by the prior's density
+    base = getattr(support, "base_constraint", support)
+    return not isinstance(base, type(constraints.real))

@@ -1,0 +1,163 @@
+"""Networks learn theta on the real line; draws come back inside the prior's support.
+
+sbi rejects draws outside the prior until enough are inside, which on a shifted
+observation may take for ever. Here nothing is rejected: theta is mapped by the bijection
+of the prior's support (a logit for a box), learned there, and mapped back.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sbi.utils.sbiutils import mcmc_transform, within_support
+from sbi.utils.user_input_checks import process_prior
+from sbi.utils.user_input_checks_utils import move_distribution_to_device
+from torch import Tensor
+from torch.distributions import Distribution, Transform
+
+from ma_sbi.posteriors.training_range import TrainingRange
+from ma_sbi.randomness import seeded
+from ma_sbi.validation import as_matrix
+
+__all__ = [
+    "Simulations",
+    "check_simulations",
+    "check_theta",
+    "default_device",
+    "density_at",
+    "off_the_edge",
+    "on_real_line",
+]
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """A checked training set.
+
+    Attributes:
+        prior: The prior, on the training device.
+        to_real: Bijection from the prior's support to the real line.
+        real_theta: Parameters on the real line, shape ``(n, dim_theta)``.
+        x: Simulations, shape ``(n, dim_x)``.
+        training_range: Where the simulations lie.
+    """
+
+    prior: Distribution
+    to_real: Transform
+    real_theta: Tensor
+    x: Tensor
+    training_range: TrainingRange
+
+
+def default_device(device: torch.device | str | None) -> torch.device:
+    """Take the device asked for, else the one torch makes tensors on by default."""
+    return torch.get_default_device() if device is None else torch.device(device)
+
+
+def on_real_line(
+    prior: Any, device: torch.device | str | None
+) -> tuple[Distribution, Transform]:
+    """Copy the prior to the device, and build the bijection from its support."""
+    device = default_device(device)
+    parts = prior if isinstance(prior, (list, tuple)) else [prior]
+    if not all(hasattr(part, "sample") and hasattr(part, "log_prob") for part in parts):
+        raise ValueError(
+            "prior must be a torch distribution, or a list of them, one per parameter; "
+            f"got {prior!r}"
+        )
+    # sbi tries the prior out by sampling it; the caller's generator stays as it is.
+    with seeded(0):
+        try:
+            # A copy: the user's own prior stays on its device.
+            prior = copy.deepcopy(process_prior(prior)[0])
+            if device.type != "cpu":
+                prior = move_distribution_to_device(prior, device)
+            return prior, mcmc_transform(prior, device=device)
+        except (AssertionError, AttributeError, NotImplementedError) as error:
+            raise ValueError(
+                "the prior must have a support that can be mapped to the real line, such "
+                f"as BoxUniform's or MultivariateNormal's: {error}"
+            ) from error
+
+
+def check_simulations(
+    prior: Any, theta: Any, x: Any, device: torch.device | str | None
+) -> Simulations:
+    """Check a training set before anything is trained on it.
+
+    Raises:
+        ValueError: If theta and x are not finite matrices of equal length, or theta lies
+            outside the prior.
+    """
+    device = default_device(device)
+    prior, to_real = on_real_line(prior, device)
+    theta = as_matrix(theta, "theta", dim=prior.event_shape[0], device=device)
+    x = as_matrix(x, "x", device=device, column=True)
+    if len(theta) != len(x):
+        raise ValueError(
+            f"theta and x must be paired row by row, got {len(theta)} and {len(x)} rows"
+        )
+    if len(theta) < 20:
+        raise ValueError(
+            f"training needs at least 20 pairs of theta and x, got {len(theta)}"
+        )
+    check_theta(prior, theta)
+    real_theta = off_the_edge(to_real(theta))
+    return Simulations(prior, to_real, real_theta, x, TrainingRange.of(x))
+
+
+def check_theta(prior: Distribution, theta: Tensor, name: str = "theta") -> None:
+    """Refuse parameters outside the prior.
+
+    Raises:
+        ValueError: If any row of theta ``(n, dim_theta)`` lies outside its support.
+    """
+    inside = within_support(prior, theta)
+    if not inside.all():
+        rows = (~inside).nonzero().flatten().tolist()
+        raise ValueError(
+            f"{len(rows)} of {len(theta)} {name} (first: row {rows[0]}) lie outside the "
+            "prior's support"
+        )
+
+
+def density_at(
+    prior: Distribution,
+    to_real: Transform,
+    theta: Tensor,
+    real_log_prob: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Turn a density on the real line into one on the prior's support.
+
+    Args:
+        prior: The prior; outside its support the log density is minus infinity.
+        to_real: Bijection from its support to the real line.
+        theta: Parameters, shape ``(..., dim_theta)``.
+        real_log_prob: Gives log densities ``(...)`` of theta on the real line.
+
+    Returns:
+        Log densities, shape ``(...)``.
+    """
+    inside = within_support(prior, theta)
+    # The bijection is undefined outside; any inside point keeps it finite there.
+    anywhere = to_real.inv(torch.zeros_like(theta))
+    safe = torch.where(inside[..., None], theta, anywhere)
+    real_theta = to_real(safe)
+    log_abs_det = to_real.log_abs_det_jacobian(safe, real_theta)
+    return (real_log_prob(real_theta) + log_abs_det).masked_fill(~inside, -torch.inf)
+
+
+def off_the_edge(real_theta: Tensor) -> Tensor:
+    """Bring back theta that lies exactly on a bound of the prior.
+
+    In float32 a uniform draw is exactly the bound once in ten million. Its image on the
+    real line is infinite, or as far as float32 goes, and would spoil the standardisation.
+    """
+    far = ~(real_theta.abs() < 80.0)
+    inner = real_theta.masked_fill(far, 0.0)
+    nearest = torch.where(real_theta < 0, inner.amin(dim=0), inner.amax(dim=0))
+    return torch.where(far, nearest, real_theta)

@@ -1,0 +1,55 @@
+"""Conditional flows from zuko, and lampe's estimators, which wrap them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ma_sbi.posteriors.training_range import TrainingRange
+from ma_sbi.posteriors.truncation import DenseTruncated
+
+__all__ = ["ZukoAdapter", "from_zuko"]
+
+
+def from_zuko(
+    flow: Any, *, prior: Distribution | None = None, x_train: Any = None
+) -> ZukoAdapter:
+    """Adapt a conditional flow: ``flow(x)`` is a distribution over theta.
+
+    For a lampe estimator pass its ``flow``. The flow must take the raw x; corrections act
+    on it before anything inside the flow.
+
+    Args:
+        flow: The trained flow.
+        prior: Prior over theta; if given, draws are kept inside its support.
+        x_train: Simulations it was trained on; then an x far outside them is reported.
+    """
+    if not callable(flow):
+        raise ValueError(f"from_zuko expects a conditional flow, got {flow!r}")
+    return ZukoAdapter(flow, prior, x_train)
+
+
+class ZukoAdapter(DenseTruncated):
+    """A conditional flow."""
+
+    def __init__(self, flow: Any, prior: Distribution | None, x_train: Any) -> None:
+        parameter = next(flow.parameters(), None) if hasattr(flow, "parameters") else None
+        training_range = None if x_train is None else TrainingRange.of(x_train)
+        super().__init__(
+            prior=prior,
+            dim_x=None if training_range is None else len(training_range.center),
+            training_range=training_range,
+            device=None if parameter is None else parameter.device,
+        )
+        self.flow = flow
+
+    def _propose(self, num_samples: int, x: Tensor) -> Tensor:
+        return self.flow(x).sample((num_samples,))
+
+    def _density(self, theta: Tensor, x: Tensor) -> Tensor:
+        return self.flow(x).log_prob(theta)
+
+    def __repr__(self) -> str:
+        return f"from_zuko({type(self.flow).__name__})"

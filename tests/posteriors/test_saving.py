@@ -1,0 +1,142 @@
+"""A saved backbone comes back the same, from a file that cannot run code."""
+
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from sbi.utils import BoxUniform
+from torch import nn
+from torch.distributions import (
+    Gamma,
+    Independent,
+    LogNormal,
+    MultivariateNormal,
+    Normal,
+    Uniform,
+)
+
+from ma_sbi import fit_flow, load_ddpm, load_flow, load_posterior
+from ma_sbi.posteriors.priors import pack_prior, unpack_prior
+from tests.some_posteriors import (
+    PRIOR,
+    ddpm_posterior,
+    flow_posterior,
+    simulations,
+    spline_posterior,
+)
+
+BACKBONES = {
+    "maf": (flow_posterior, load_flow),
+    "nsf": (spline_posterior, load_flow),
+    "ddpm": (ddpm_posterior, load_ddpm),
+}
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_a_saved_posterior_draws_the_same(name, tmp_path):
+    make, load = BACKBONES[name]
+    posterior, path = make(), tmp_path / "posterior.safetensors"
+    posterior.save(path)
+    before = torch.get_rng_state()
+    loaded = load(path, PRIOR)
+    assert torch.equal(torch.get_rng_state(), before)
+    x = torch.tensor([[0.2, -0.3, 0.5]])
+    assert torch.equal(loaded.sample(5, x, seed=0), posterior.sample(5, x, seed=0))
+    assert torch.equal(loaded.training_range.center, posterior.training_range.center)
+    theta = torch.zeros(1, 1, 3)
+    assert torch.equal(loaded.log_prob(theta, x), posterior.log_prob(theta, x))
+
+
+def test_an_embedding_net_is_passed_again(tmp_path):
+    theta, x = simulations(100)
+    options = {"num_transforms": 1, "hidden": (8,), "max_epochs": 2, "seed": 0}
+    posterior = fit_flow(PRIOR, theta, x, embedding_net=nn.Linear(3, 2), **options)
+    posterior.save(tmp_path / "flow")
+    loaded = load_flow(tmp_path / "flow", PRIOR, embedding_net=nn.Linear(3, 2))
+    assert torch.equal(loaded.sample(3, x[:1], seed=0), posterior.sample(3, x[:1], seed=0))
+
+
+def test_the_file_says_what_wrote_it(tmp_path):
+    path = tmp_path / "ddpm.safetensors"
+    ddpm_posterior().save(path)
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["ma_sbi"])
+    assert header["kind"] == "ddpm"
+    assert {"ma_sbi", "torch", "sbi", "zuko"} == set(header["versions"])
+
+
+def test_another_file_is_refused(tmp_path):
+    ddpm_posterior().save(tmp_path / "ddpm")
+    with pytest.raises(ValueError, match="holds 'ddpm', expected 'flow'"):
+        load_flow(tmp_path / "ddpm", PRIOR)
+    (tmp_path / "text").write_text("not tensors")
+    with pytest.raises(ValueError, match="not a file that ma-sbi saved"):
+        load_ddpm(tmp_path / "text", PRIOR)
+
+
+def test_a_failed_save_leaves_the_older_file(tmp_path, monkeypatch):
+    path = tmp_path / "ddpm"
+    posterior = ddpm_posterior()
+    posterior.save(path)
+    before = path.read_bytes()
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("ma_sbi.saving.save_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        posterior.save(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_the_prior_comes_from_the_file(name, tmp_path):
+    posterior, path = BACKBONES[name][0](), tmp_path / "posterior"
+    posterior.save(path)
+    loaded = load_posterior(path)
+    assert type(loaded) is type(posterior)
+    x = torch.tensor([[0.2, -0.3, 0.5]])
+    assert torch.equal(loaded.sample(5, x, seed=0), posterior.sample(5, x, seed=0))
+
+
+LOC, SCALE = torch.tensor([0.5, 1.0]), torch.tensor([0.3, 2.0])
+PRIORS = {
+    "box": BoxUniform(-LOC, SCALE),
+    "uniform": Independent(Uniform(-LOC, SCALE), 1),
+    "normal": Independent(Normal(LOC, SCALE), 1),
+    "lognormal": Independent(LogNormal(LOC, SCALE), 1),
+    "correlated": MultivariateNormal(LOC, torch.tensor([[2.0, 0.3], [0.3, 1.0]])),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_a_prior_survives_as_numbers(name):
+    prior = PRIORS[name]
+    again = unpack_prior(*pack_prior(prior))
+    points = torch.tensor([[0.1, 0.2], [0.25, 1.5]])
+    torch.testing.assert_close(again.log_prob(points), prior.log_prob(points))
+
+
+def test_another_prior_has_to_be_passed(tmp_path):
+    prior = Independent(Gamma(torch.ones(2), torch.ones(2)), 1)
+    assert pack_prior(prior) == (None, {})
+    theta = prior.sample((50,))
+    posterior = fit_flow(
+        prior, theta, theta, num_transforms=1, hidden=(8,), max_epochs=2, seed=0
+    )
+    posterior.save(tmp_path / "flow")
+    with pytest.raises(ValueError, match="pass prior= to load_posterior"):
+        load_posterior(tmp_path / "flow")
+    x = theta[:1]
+    loaded = load_posterior(tmp_path / "flow", prior)
+    assert torch.equal(loaded.sample(3, x, seed=0), posterior.sample(3, x, seed=0))
+
+
+def test_a_missing_embedding_net_is_named(tmp_path):
+    theta, x = simulations(100)
+    options = {"num_transforms": 1, "hidden": (8,), "max_epochs": 2, "seed": 0}
+    posterior = fit_flow(PRIOR, theta, x, embedding_net=nn.Linear(3, 2), **options)
+    posterior.save(tmp_path / "flow")
+    with pytest.raises(ValueError, match="embedding_net="):
+        load_posterior(tmp_path / "flow")
