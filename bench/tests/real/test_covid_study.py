@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ma_sbi_bench.real import Windows
-from ma_sbi_bench.real.covid.fortnight import FortnightSimulator
 from ma_sbi_bench.real.covid.study import WindowStudy, compare, gains
+from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -7,7 +7,6 @@ import pytest
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.real.covid.fortnight import FortnightSimulator
 from ma_sbi_bench.real.worlds import (
     NUM_TRIALS,
     RESPONSE_TIMES_FILE,
@@ -17,6 +16,7 @@ from ma_sbi_bench.real.worlds import (
     missing_file,
     trials_backbone,
 )
+from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 QUICK = Budget(quick=True)
 

@@ -17,8 +17,8 @@ from ma_sbi.posteriors import fit_ddpm, fit_flow, load_ddpm, load_flow
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.saving import read
 from ma_sbi_bench.engine.cell import Backbone
-from ma_sbi_bench.real.covid.fortnight import FortnightSimulator
 from ma_sbi_bench.tasks import TASKS, get_task
+from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 __all__ = ["KINDS", "fit_backbone", "load_trained", "train"]
 

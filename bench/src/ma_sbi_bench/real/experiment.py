@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi_bench.engine.cell import Backbone, Cell
 from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.plots.parts import plot_parts
 from ma_sbi_bench.real.parts import Part, preflight_lines
 from ma_sbi_bench.real.worlds import backbone_of
-from ma_sbi_bench.report.parts import plot_parts
 from ma_sbi_bench.tables.comparing import Compared, Line
 
 __all__ = ["BASELINE", "PREFLIGHT", "RealExperiment"]

@@ -33,7 +33,7 @@ __all__ = [
 
 # As shells have it: ended by Ctrl-C.
 INTERRUPTED = 130
-RESULTS = Path("results")
+RESULTS = Path("bench/results")
 
 
 def prepare(
@@ -50,7 +50,7 @@ def prepare(
         names: Names of experiments, or ``all``; none are all.
         budget: What may be spent.
         out: Folder of finished cells.
-        results: Folder of committed rows; ``results`` if None and there is one.
+        results: Folder of committed rows; ``bench/results`` if None and there is one.
         fresh: Whether to ignore committed rows.
 
     Raises:
@@ -249,7 +249,7 @@ def _report_command(reproduction: Reproduction) -> str:
     budget = reproduction.budget
     options = " --quick" if budget.quick else ""
     options += f" --seeds {budget.seeds}" if budget.seeds else ""
-    if reproduction.results not in (None, Path("results")):
+    if reproduction.results not in (None, RESULTS):
         options += f" --results {quote(str(reproduction.results))}"
     return f"ma-sbi report{options} --out {quote(str(reproduction.out))}"
 

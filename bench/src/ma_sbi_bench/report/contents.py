@@ -31,6 +31,7 @@ from ma_sbi_bench.report.tables import (
 from ma_sbi_bench.tables.claims import Claim
 from ma_sbi_bench.tables.comparing import Compared, Line, Verdict
 from ma_sbi_bench.tables.paper_claims import judge_claims
+from ma_sbi_bench.tables.presentation import PRESENTATIONS
 
 __all__ = [
     "CLAIMS_RULE",
@@ -146,8 +147,9 @@ class Section:
         if not self.worth_showing:
             return Drawing([])
         try:
-            captions = self.experiment.captions()
-            figures = self.experiment.figures(self.rows)
+            shown = PRESENTATIONS[self.experiment.name]
+            captions = shown.captions
+            figures = shown.figures(self.rows)
         except Exception as error:  # noqa: BLE001 (shown, and the others are drawn)
             reason = _in_a_line(error)
             name = self.experiment.name
@@ -319,7 +321,7 @@ def _section(experiment: Experiment, budget: Budget, store: Store) -> Section:
     problem = ""
     if finished or not cells:
         try:
-            lines = tuple(experiment.lines(rows))
+            lines = tuple(PRESENTATIONS[experiment.name].lines(rows))
         except Exception as error:  # noqa: BLE001 (shown, and the others are made)
             problem = _in_a_line(error)
     missing = experiment.what_is_missing(cell for cell in cells if cell not in store)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.report.bars import plot_bars
+from ma_sbi_bench.plots.bars import plot_bars
 from ma_sbi_bench.tables.comparing import Compared, Line, exactly
 from ma_sbi_bench.tables.main_results import TASKS
 from ma_sbi_bench.tasks import GaussianLinear

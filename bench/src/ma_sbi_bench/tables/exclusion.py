@@ -27,7 +27,6 @@ from ma_sbi_bench.real import (
     load_evans_hawkins,
     load_response_times,
 )
-from ma_sbi_bench.real.covid.fortnight import FortnightSimulator
 from ma_sbi_bench.real.covid.study import WindowStudy
 from ma_sbi_bench.real.instructions.study import InstructionStudy, cut_cells
 from ma_sbi_bench.real.worlds import (
@@ -44,6 +43,7 @@ from ma_sbi_bench.real.worlds import (
 from ma_sbi_bench.tables.comparing import Compared, Line
 from ma_sbi_bench.tasks import DDM, get_task
 from ma_sbi_bench.tasks.ddm import density_summary
+from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 __all__ = ["ExclusionTable"]
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ma_sbi.metrics import tost_paired
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
-from ma_sbi_bench.report.violins import plot_violins
+from ma_sbi_bench.plots.violins import plot_violins
 from ma_sbi_bench.tables.comparing import Compared, Line
 from ma_sbi_bench.trials.experiment import EXTRA_ROWS, TrialExperiment
 from ma_sbi_bench.trials.lines import Published, per_observation, trial_lines

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
-from ma_sbi_bench.report.sweeps import plot_sweeps
+from ma_sbi_bench.plots.sweeps import plot_sweeps
 from ma_sbi_bench.tables.comparing import Line
 from ma_sbi_bench.trials.experiment import EXTRA_ROWS, TrialExperiment
 from ma_sbi_bench.trials.lines import Published, curve, levels, trial_lines

@@ -11,7 +11,7 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.report.schematic import plot_schematic
+from ma_sbi_bench.plots.schematic import plot_schematic
 from ma_sbi_bench.tables.comparing import Line
 
 __all__ = ["Schematic"]

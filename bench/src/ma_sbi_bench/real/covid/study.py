@@ -1,7 +1,7 @@
 """Covid-19 counts under changing policies: does the policy tell how the simulator errs?
 
 Each window of a country is explained by the posterior of a plain simulator
-(:class:`~ma_sbi_bench.real.covid.fortnight.FortnightSimulator`), with and without a
+(:class:`~ma_sbi_bench.tasks.fortnight.FortnightSimulator`), with and without a
 correction that is learned from other windows. The loss of a method is what it finds
 surprising in the window: the negative log posterior-predictive probability of the counts,
 in nats.
@@ -33,7 +33,7 @@ from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
 from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi_bench.real import Windows
-from ma_sbi_bench.real.covid.fortnight import FortnightSimulator
+from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 __all__ = ["Method", "Pools", "WindowStudy", "compare", "gains"]
 

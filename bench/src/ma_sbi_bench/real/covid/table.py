@@ -16,8 +16,8 @@ from ma_sbi.randomness import derive, seeded
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.plots.gains import plot_gains
 from ma_sbi_bench.real import COUNTRIES, PAPER_COUNTRIES, Windows, covid_windows, load_covid
-from ma_sbi_bench.real.covid.fortnight import FortnightSimulator
 from ma_sbi_bench.real.covid.study import WindowStudy, gains
 from ma_sbi_bench.real.experiment import BASELINE, PREFLIGHT, RealExperiment
 from ma_sbi_bench.real.parts import (
@@ -32,8 +32,8 @@ from ma_sbi_bench.real.worlds import (
     fortnight_backbone,
     missing_file,
 )
-from ma_sbi_bench.report.gains import plot_gains
 from ma_sbi_bench.tables.comparing import Line
+from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 __all__ = ["Covid"]
 

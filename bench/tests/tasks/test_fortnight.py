@@ -1,10 +1,10 @@
-"""Tests for ma_sbi_bench.real.covid.fortnight."""
+"""Tests for ma_sbi_bench.tasks.fortnight."""
 
 import pytest
 import torch
 from scipy import stats
 
-from ma_sbi_bench.real.covid.fortnight import FortnightSimulator
+from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 THETA = torch.tensor([5.0, 0.05, 1.0])
 DAY = torch.arange(14).double() - 6.5

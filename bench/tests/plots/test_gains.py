@@ -1,9 +1,9 @@
-"""Tests for ma_sbi_bench.report.gains."""
+"""Tests for ma_sbi_bench.plots.gains."""
 
 import pytest
 
 from ma_sbi.metrics import paired_gain
-from ma_sbi_bench.report.gains import plot_gains
+from ma_sbi_bench.plots.gains import plot_gains
 
 GAINS = {
     (scope, method): paired_gain([1.0, 2.0, 3.0], [0.5, 1.0 - shift, 2.0])

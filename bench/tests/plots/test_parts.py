@@ -1,8 +1,8 @@
-"""Tests for ma_sbi_bench.report.parts."""
+"""Tests for ma_sbi_bench.plots.parts."""
 
 from ma_sbi.metrics import PairedGain
+from ma_sbi_bench.plots.parts import plot_parts
 from ma_sbi_bench.real.parts import Part
-from ma_sbi_bench.report.parts import plot_parts
 
 
 def test_there_is_a_panel_for_each_setting():

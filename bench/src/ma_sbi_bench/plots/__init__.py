@@ -1,0 +1,1 @@
+"""Figures: functions from numbers to a picture."""
