@@ -27,7 +27,7 @@ RESULTS = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Folder of committed rows, which are not done again; bench/results, if it is here.",
+        help="Folder of committed rows, which are not done again; bench/results if None.",
     ),
 ]
 QUICK = Annotated[
