@@ -4,7 +4,7 @@ theta ~ N(0, I) in two dimensions, x ~ N(theta, I), a new prior N((1, -1), 0.5^2
 posteriors are Gaussian. Prints the error of the mean in posterior deviations and the ratio
 of deviations, averaged over observations, with the unguided model's, and the seconds.
 
-    python benchmarks/prior_guide.py
+    python bench/benchmarks/prior_guide.py
 """
 
 import time

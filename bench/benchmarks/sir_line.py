@@ -5,7 +5,7 @@ sets of three sizes with several seeds each. Prints the mean squared error, its 
 the exact posterior given the delayed data, and the share of two gaps closed: from NPE to
 the Oracle (the paper's) and from NPE to the exact answer.
 
-    python benchmarks/sir_line.py daily surveys
+    python bench/benchmarks/sir_line.py daily surveys
 """
 
 import argparse

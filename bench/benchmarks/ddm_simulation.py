@@ -5,7 +5,7 @@ Ours draws exactly, and with the summary gives what the task `ddm` gives. ssm-si
 run on a fraction of the same parameter sets, and their time is extrapolated. Everything on
 one thread.
 
-    python benchmarks/ddm_simulation.py
+    python bench/benchmarks/ddm_simulation.py
 """
 
 import argparse

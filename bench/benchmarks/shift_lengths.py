@@ -5,8 +5,8 @@ is the paper's DDPM; observations are fresh draws from the prior predictive, non
 sbibm's. The length whose mean C2ST gap is nearest to the paper's (Table "Raw metric
 values") is written into the task.
 
-    python benchmarks/shift_lengths.py slcp
-    python benchmarks/shift_lengths.py two_moons
+    python bench/benchmarks/shift_lengths.py slcp
+    python bench/benchmarks/shift_lengths.py two_moons
 """
 
 import argparse

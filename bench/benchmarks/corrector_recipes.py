@@ -4,7 +4,7 @@ Four regimes, their texts hashed, unit shifts in 8 dimensions, as the SLCP task 
 The last block shows that ``converged`` is linear in the number of triples, for four texts
 and for as many different numbers as there are triples.
 
-    python benchmarks/corrector_recipes.py
+    python bench/benchmarks/corrector_recipes.py
 """
 
 import time

@@ -4,7 +4,7 @@
 where MA_SBI_DATA names a folder with them, else three fresh ones. Prints the paper's values
 beside ours, the recovered shifts' error, and the times.
 
-    python benchmarks/slcp_line.py maf ddpm nsf
+    python bench/benchmarks/slcp_line.py maf ddpm nsf
 """
 
 import argparse

@@ -3,7 +3,7 @@
 For a cost of 500 x 2000 and several gammas: seconds of each, their ratio, and how far the
 rows of the plan are from their mass. POT has no log domain for unbalanced transport.
 
-    python benchmarks/transport.py
+    python bench/benchmarks/transport.py
 """
 
 import time

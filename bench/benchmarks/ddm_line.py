@@ -5,7 +5,7 @@ departures (`ddm` shifts the summary, `ddm_trials` the responses) and three size
 calibration set. `affine` corrects by a linear map of x for each context, `shuffled` is the
 corrector fitted to contexts in random order. Prints the paper's values beside ours.
 
-    python benchmarks/ddm_line.py
+    python bench/benchmarks/ddm_line.py
 """
 
 import argparse
