@@ -8,7 +8,7 @@ import time
 import torch
 
 from ma_sbi import CorrectedPosterior, HashEncoder, ShiftCorrector, fit_ddpm, fit_flow
-from ma_sbi_bench.tasks import get_task
+from ma_sbi.demo import Beacons
 
 REPEATS = 25
 
@@ -28,27 +28,27 @@ def median_seconds(*functions):
 
 def main():
     torch.set_num_threads(1)
-    task = get_task("slcp")
-    train = task.draw(2000, seed=0)
-    data = (task.prior, train.theta, train.x_sim)
+    world = Beacons()
+    train = world.draw(2000, seed=0)
+    data = (world.prior, train.theta, train.x_sim)
     posteriors = {
         "MAF, 8 transforms": fit_flow(*data, flow="maf", max_epochs=2, seed=0),
         "NSF, 5 transforms": fit_flow(*data, flow="nsf", max_epochs=2, seed=0),
         "DDPM, 200 steps": fit_ddpm(*data, epochs=1, seed=0),
     }
     posteriors["DDPM, 20 steps"] = posteriors["DDPM, 200 steps"].deterministic(20)
-    calibration = task.draw(500, seed=1)
+    calibration = world.draw(500, seed=1)
     corrector = ShiftCorrector(HashEncoder())
     start = time.perf_counter()
-    corrector.fit(calibration.context, calibration.x_obs, calibration.x_sim)
+    corrector.fit(calibration.notes, calibration.x_obs, calibration.x_sim)
     print(f"corrector fit, 500 triples: {1e3 * (time.perf_counter() - start):.1f} ms")
-    test = task.draw(12, seed=2)
+    test = world.draw(12, seed=2)
     for name, posterior in posteriors.items():
         corrected = CorrectedPosterior(posterior, corrector)
         plain, ours = median_seconds(
             lambda posterior=posterior: posterior.sample(500, test.x_obs, seed=0),
             lambda corrected=corrected: corrected.sample(
-                500, test.x_obs, test.context, seed=0
+                500, test.x_obs, test.notes, seed=0
             ),
         )
         print(

@@ -1,27 +1,32 @@
-"""Every Python block of the README and the documentation runs."""
+"""Every Python block of the README and of the library's pages runs."""
 
-import re
 from pathlib import Path
 
 import pytest
 
+from tests.pages import code_of, pages_with_code, run_code
+
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *DOCS.glob("*.md"), *(DOCS / "how_to").glob("*.md")]
 
 
 @pytest.mark.filterwarnings("ignore:training stopped at max_epochs")
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", pages_with_code(PAGES), ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code = "\n".join(BLOCK.findall(page.read_text(encoding="utf-8")))
-    exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
+    run_code(page)
+
+
+@pytest.mark.parametrize("page", pages_with_code(PAGES), ids=lambda page: page.stem)
+def test_the_librarys_pages_do_not_need_the_bench(page):
+    assert "ma_sbi_bench" not in code_of(page)
 
 
 def test_the_changelog_names_the_version():
     from ma_sbi import __version__
 
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'version = "{__version__}"' in pyproject
+    for package in (ROOT, ROOT / "bench"):
+        pyproject = (package / "pyproject.toml").read_text(encoding="utf-8")
+        assert f'version = "{__version__}"' in pyproject

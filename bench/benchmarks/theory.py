@@ -3,10 +3,10 @@
 Theorem 1, the sharpness sweep and I / log K are experiments:
 `ma-sbi reproduce theorem_1 sharpness channels`.
 
-python bench/benchmarks/theory.py                           # all but C2ST: some minutes
-python bench/benchmarks/theory.py --only rope evidence      # some tables
-python bench/benchmarks/theory.py --c2st                    # adds C2ST on SLCP: six minutes more
-python bench/benchmarks/theory.py --csv benchmarks/results  # writes theory_*.csv there
+python bench/benchmarks/theory.py                       # all but C2ST: some minutes
+python bench/benchmarks/theory.py --only rope evidence  # some tables
+python bench/benchmarks/theory.py --c2st                # adds C2ST on SLCP: six minutes more
+python bench/benchmarks/theory.py --csv DIR             # writes theory_*.csv there
 """
 
 import argparse

@@ -1,6 +1,6 @@
 # Public names, loaded when first used; see __init__.py.
 from .checking import Check, check
-from .conformal import conformal
+from .conformal_regions import ConformalRegions, conformal
 from .correctors import (
     BootstrapCorrector,
     ComposedCorrector,
@@ -28,6 +28,7 @@ __all__ = [
     "CategoryEncoder",
     "Check",
     "ComposedCorrector",
+    "ConformalRegions",
     "CorrectedPosterior",
     "HashEncoder",
     "MatchingCorrector",

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-from ma_sbi.conformal import ConformalRegions, conformal
+from ma_sbi.conformal_regions import ConformalRegions, conformal
 from ma_sbi.correctors import Affine, ComposedCorrector, Point, Ridge, ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi_bench.methods.classifier_free import ClassifierFree

@@ -17,7 +17,7 @@ from ma_sbi_bench.tasks.truncated_normal import TruncatedNormal
 __all__ = ["SLCP"]
 
 # At this length NPE and Oracle stand as far apart as in the paper: C2ST gap 0.044 +- 0.012,
-# paper 0.042 (bench/benchmarks/shift_lengths.py, run once, on seeds that nothing else uses).
+# paper 0.042 (bench/benchmarks/shift_lengths.py, run once, on seeds of its own).
 SHIFT_LENGTH = 1.2
 BOUND = 3.0
 NUM_POINTS = 4

@@ -16,7 +16,7 @@ from ma_sbi_bench.tasks.truncated_normal import TruncatedNormal
 __all__ = ["TwoMoons"]
 
 # At this length NPE and Oracle stand as far apart as in the paper: C2ST gap 0.205 +- 0.020,
-# paper 0.208 (bench/benchmarks/shift_lengths.py, run once, on seeds that nothing else uses).
+# paper 0.208 (bench/benchmarks/shift_lengths.py, run once, on seeds of its own).
 SHIFT_LENGTH = 0.12
 RADIUS = 0.1
 RADIUS_SCALE = 0.01

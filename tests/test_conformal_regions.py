@@ -11,7 +11,7 @@ from torch.distributions import Independent, Normal
 
 from bench.tests.methods.worlds import fitted, observe
 from ma_sbi import from_callable
-from ma_sbi.conformal import conformal
+from ma_sbi.conformal_regions import conformal
 
 SCALE = math.sqrt(0.2)
 SPREAD = 4  # standard errors
