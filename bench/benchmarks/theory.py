@@ -5,7 +5,7 @@ Theorem 1, the sharpness sweep and I / log K are experiments:
 
 python bench/benchmarks/theory.py                       # all but C2ST: some minutes
 python bench/benchmarks/theory.py --only rope evidence  # some tables
-python bench/benchmarks/theory.py --c2st                # adds C2ST on SLCP: six minutes more
+python bench/benchmarks/theory.py --c2st                # adds C2ST on SLCP: six minutes
 python bench/benchmarks/theory.py --csv DIR             # writes theory_*.csv there
 """
 

@@ -17,7 +17,6 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-from ma_sbi.conformal_regions import ConformalRegions, conformal
 from ma_sbi.correctors import Affine, ComposedCorrector, Point, Ridge, ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi_bench.methods.classifier_free import ClassifierFree
@@ -49,7 +48,6 @@ __all__ = [
     "Calibration",
     "ClassifierFree",
     "ConcatNPE",
-    "ConformalRegions",
     "ContextToTheta",
     "ContextToX",
     "CorrectingMethod",
@@ -66,7 +64,6 @@ __all__ = [
     "RoPESinkhorn",
     "Simulations",
     "available_methods",
-    "conformal",
     "describe_methods",
     "get_method",
 ]

@@ -43,7 +43,8 @@ class PriorGuide(Method):
     sbi has PriorGuide for its score estimators, one observation at a time. On a Gaussian
     problem its guided means are 1.4 posterior deviations off and its deviations 0.4 of
     the right ones, where this one's are 0.2 off and 0.97
-    (``bench/benchmarks/prior_guide.py``): sbi 0.27 leaves out the derivative of the denoised theta.
+    (``bench/benchmarks/prior_guide.py``): sbi 0.27 leaves out the derivative of the
+    denoised theta.
 
     Args:
         target_prior: The new prior: a torch distribution, or a function that gives the
