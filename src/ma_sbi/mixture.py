@@ -8,7 +8,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ma_sbi.protocols import AmortizedPosterior, Corrections, DensePosterior, has_density
+from ma_sbi.protocols import (
+    MAX_ROWS,
+    AmortizedPosterior,
+    Corrections,
+    DensePosterior,
+    has_density,
+)
 from ma_sbi.randomness import derive, generator
 
 __all__ = ["log_prob_mixture", "sample_mixture"]
@@ -33,7 +39,7 @@ def sample_mixture(
         _sample_block(
             posterior,
             num_samples,
-            _columns(candidates, rows),
+            candidates.rows(rows),
             seed=seed if rows.start == 0 else derive(seed, f"from row {rows.start}"),
         )
         for rows in blocks
@@ -97,11 +103,11 @@ def log_prob_mixture(
     if num_candidates == 1:
         return log_prob(theta, candidates.x[0])
     theta = theta.expand(-1, batch, -1)
-    if candidates.x.stride(1) == 0:
+    if candidates.shared:
         return _log_prob_shared(log_prob, theta, candidates)
     parts = []
     for rows in _blocks(batch, len(theta) * num_candidates):
-        block = _columns(candidates, rows)
+        block = candidates.rows(rows)
         every = theta[:, rows].repeat(1, num_candidates, 1)
         each = log_prob(every, block.x.reshape(-1, dim_x))
         weighted = each.unflatten(1, block.log_weight.shape) + block.log_weight
@@ -128,11 +134,7 @@ def _log_prob_shared(
     return torch.cat(parts).unflatten(0, (num_samples, batch))
 
 
-def _blocks(num_rows: int, draws_per_row: int, most: int = 200_000) -> list[slice]:
+def _blocks(num_rows: int, draws_per_row: int) -> list[slice]:
     """Cut observations into blocks that the posterior can be asked about in one pass."""
-    size = max(1, most // draws_per_row)
+    size = max(1, MAX_ROWS // draws_per_row)
     return [slice(start, start + size) for start in range(0, num_rows, size)]
-
-
-def _columns(candidates: Corrections, rows: slice) -> Corrections:
-    return Corrections(*(part[:, rows] for part in candidates))

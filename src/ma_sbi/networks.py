@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from typing_extensions import Self
+
+from ma_sbi.scaling import column_scale
 
 __all__ = ["Standardise", "perceptron"]
 
@@ -37,9 +38,7 @@ class Standardise(nn.Module):
     @classmethod
     def of(cls, values: Tensor) -> Self:
         """Measure values, shape ``(n, dim)``."""
-        spread = values.std(dim=0)
-        # A column that never varies keeps its unit; one row alone has no deviation.
-        return cls(values.mean(dim=0), torch.where(spread > 0, spread, 1.0))
+        return cls(values.mean(dim=0), column_scale(values))
 
     def forward(self, values: Tensor) -> Tensor:
         """Give values ``(..., dim)`` without units."""

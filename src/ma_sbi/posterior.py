@@ -9,7 +9,13 @@ from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
 from ma_sbi.mixture import log_prob_mixture, sample_mixture
-from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Corrector
+from ma_sbi.protocols import (
+    AmortizedPosterior,
+    Context,
+    Corrections,
+    Corrector,
+    has_density,
+)
 from ma_sbi.validation import as_count, as_matrix
 
 if TYPE_CHECKING:
@@ -49,6 +55,11 @@ class CorrectedPosterior:
             )
         self.posterior = posterior
         self.corrector = corrector
+
+    @property
+    def has_density(self) -> bool:
+        """Whether ``log_prob`` can be evaluated: whether the trained posterior has one."""
+        return has_density(self.posterior)
 
     def sample(
         self, num_samples: int, x: Any, context: Context, *, seed: int | None = None
@@ -98,7 +109,7 @@ class CorrectedPosterior:
         encoder = getattr(self.corrector, "encoder_", None)
         if encoder is not None:
             encoder.transform(entry)  # a context it cannot read is refused now
-        return SBIPosterior(self, partial(_correct_with, self, entry))
+        return SBIPosterior(self.posterior, partial(_correct_with, self, entry))
 
     def packed(self, contexts: Context) -> PackedPosterior:
         """Return an sbi posterior whose rows carry their own context.
@@ -113,7 +124,8 @@ class CorrectedPosterior:
         """
         from ma_sbi.posteriors.sbi_posterior import PackedPosterior
 
-        return PackedPosterior(self, contexts)
+        encoder = getattr(self.corrector, "encoder_", None)
+        return PackedPosterior(self.posterior, self.corrections, encoder, contexts)
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return what the posterior is shown instead of x, with weights."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import sbi
-import torch
-import zuko
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-import ma_sbi
+from ma_sbi import __version__
 
 __all__ = ["kind_of", "read", "write"]
 
@@ -35,9 +33,8 @@ def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) 
         for group, members in groups.items()
         for name, tensor in members.items()
     }
-    versions = {
-        module.__name__: module.__version__ for module in (ma_sbi, torch, sbi, zuko)
-    }
+    versions = {name: version(name) for name in ("torch", "sbi", "zuko")}
+    versions["ma_sbi"] = __version__
     header = json.dumps({"kind": kind, "settings": settings, "versions": versions})
     path = Path(path)
     unfinished = path.with_name(path.name + ".unfinished")

@@ -10,13 +10,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ma_sbi.correctors.composed import Axes, FittedCorrector
+from ma_sbi.correctors.composed import Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Hypotheses, Triples, need_shift
 from ma_sbi.correctors.inference import Mixture
-from ma_sbi.correctors.ridge import median_distance
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import generator
+from ma_sbi.scaling import column_scale, median_distance
 from ma_sbi.validation import as_count
 
 __all__ = [
@@ -44,7 +44,7 @@ class UnseenContext(UserWarning):
     """A context without residuals of its own."""
 
 
-class BootstrapCorrector(FittedCorrector):
+class BootstrapCorrector(FittableCorrector):
     r"""Average the posterior over the departures seen under the same context.
 
     The paper's stochastic variant, for real data whose departures vary within a regime:
@@ -252,8 +252,7 @@ class ResidualFit:
             rows: Which residuals.
             distance: Distances of their contexts from each other.
         """
-        spread = self.residuals.std(dim=0)
-        points = self.residuals[rows] / torch.where(spread > 0, spread, 1.0)
+        points = self.residuals[rows] / column_scale(self.residuals)
         weight = self._kernel(distance).fill_diagonal_(0.0)
         # A context seen once has no pool without itself: it falls back on all others.
         weight[weight.sum(dim=1) == 0] = 1.0

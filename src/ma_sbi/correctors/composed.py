@@ -20,7 +20,7 @@ from ma_sbi.correctors.inference import Inference
 from ma_sbi.protocols import Context, Corrections, Encoder
 from ma_sbi.validation import as_matrix, as_pairs, as_pools
 
-__all__ = ["Axes", "BaseCorrector", "ComposedCorrector", "FittedCorrector", "encode"]
+__all__ = ["Axes", "BaseCorrector", "ComposedCorrector", "FittableCorrector", "encode"]
 
 
 class BaseCorrector(ABC):
@@ -44,8 +44,8 @@ class Axes(NamedTuple):
     inference: Inference
 
 
-class FittedCorrector(BaseCorrector, BaseEstimator):
-    """What every fitted corrector shares; subclasses name their axes."""
+class FittableCorrector(BaseCorrector, BaseEstimator):
+    """A corrector that is fitted to calibration data; subclasses name their axes."""
 
     encoder: Encoder
 
@@ -159,7 +159,7 @@ class FittedCorrector(BaseCorrector, BaseEstimator):
             )
 
 
-class ComposedCorrector(FittedCorrector):
+class ComposedCorrector(FittableCorrector):
     """A corrector composed of four independent choices.
 
     The named correctors, such as :class:`~ma_sbi.ShiftCorrector`, are choices worth a

@@ -13,7 +13,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ma_sbi.context import as_codes, as_entries, distinct
-from ma_sbi.correctors.composed import BaseCorrector, FittedCorrector, encode
+from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
@@ -21,7 +21,7 @@ __all__ = ["CrossFittedCorrector", "EncodingTable", "cross_fit"]
 
 
 def cross_fit(
-    corrector: FittedCorrector, *, groups: Any = None, time: Any = None
+    corrector: FittableCorrector, *, groups: Any = None, time: Any = None
 ) -> CrossFittedCorrector:
     """Let a corrector correct its own calibration rows, honestly.
 
@@ -62,7 +62,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
     """
 
     def __init__(
-        self, corrector: FittedCorrector, *, groups: Any = None, time: Any = None
+        self, corrector: FittableCorrector, *, groups: Any = None, time: Any = None
     ) -> None:
         self.corrector = corrector
         self.groups = groups
@@ -98,7 +98,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         table = EncodingTable(encode(encoder, uniques).numpy())
         # Rows that may learn from the same others share a copy.
         sets, members = np.unique(allowed, axis=0, return_inverse=True)
-        copies: list[FittedCorrector | None] = []
+        copies: list[FittableCorrector | None] = []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for rows in sets:
@@ -152,7 +152,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             each = [
-                _unchanged(x[[row]])
+                Corrections.certain(x[[row]])
                 if copy is None
                 else copy.corrections(x[[row]], self.codes_[[row]])
                 for row, copy in enumerate(self.correctors_)
@@ -183,11 +183,6 @@ class EncodingTable(BaseEstimator):
     def transform(self, context: Context) -> np.ndarray:
         """Look up the rows of these numbers."""
         return self.encoding[np.asarray(context)]
-
-
-def _unchanged(x: Tensor) -> Corrections:
-    zero = x.new_zeros(1, len(x))
-    return Corrections(x[None], zero, zero)
 
 
 def _side_by_side(each: list[Corrections]) -> Corrections:

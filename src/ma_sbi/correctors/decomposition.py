@@ -5,12 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import BaseCorrector
-from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.inference import Point
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
@@ -40,8 +38,7 @@ class _PartialShift(BaseCorrector):
         """Return the single candidate correction of x ``(batch, dim_x)``."""
         x = as_matrix(x, "x", dim=len(self.mean))
         shift = self.shift(as_entries(context, num_rows=len(x))).to(x)
-        corrected, log_abs_det = Shift().undo(x, shift[None, :, None])
-        return Corrections(corrected, torch.zeros_like(log_abs_det), log_abs_det)
+        return Corrections.certain(x - shift)
 
 
 class MarginalCorrector(_PartialShift):

@@ -12,6 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ma_sbi.scaling import column_scale
+
 __all__ = ["Affine", "Departure", "Shift"]
 
 
@@ -79,9 +81,7 @@ class Affine:
 
     def fit(self, x_obs: Tensor) -> Affine:
         """Remember centre and scale of the observations, so that no column dominates."""
-        spread = x_obs.std(dim=0)
-        scale = torch.where(spread > 0, spread, torch.ones_like(spread))
-        return replace(self, center=x_obs.mean(dim=0), scale=scale)
+        return replace(self, center=x_obs.mean(dim=0), scale=column_scale(x_obs))
 
     def basis(self, x: Tensor) -> Tensor:
         """Return one and the standardised x, shape ``(n, 1 + dim_x)``."""

@@ -30,10 +30,8 @@ class Point:
         """Keep one candidate."""
         best = candidates.log_weight.argmax(dim=0)
         rows = torch.arange(len(best), device=best.device)
-        return Corrections(
-            x=candidates.x[best, rows][None],
-            log_weight=torch.zeros_like(candidates.log_weight[:1]),
-            log_abs_det=candidates.log_abs_det[best, rows][None],
+        return Corrections.certain(
+            candidates.x[best, rows], candidates.log_abs_det[best, rows]
         )
 
 

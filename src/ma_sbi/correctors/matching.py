@@ -9,13 +9,14 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from ma_sbi.correctors.composed import Axes, FittedCorrector
+from ma_sbi.correctors.composed import Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Fitted, Pools, Triples, need_shift
 from ma_sbi.correctors.inference import Point
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import generator
+from ma_sbi.scaling import column_scale
 
 __all__ = ["Loss", "Matching", "MatchingAssumption", "MatchingCorrector"]
 
@@ -31,7 +32,7 @@ class MatchingAssumption(UserWarning):
     """What no matching of unpaired pools can check."""
 
 
-class MatchingCorrector(FittedCorrector):
+class MatchingCorrector(FittableCorrector):
     r"""Shift the observations of each context until they look like simulations.
 
     For observations without a simulation at the same inputs: all that is needed is a pool
@@ -139,8 +140,7 @@ class Matching:
             len(pools.simulations), generator=rng, device=pools.x_obs.device
         )
         simulations = pools.simulations[order[: self.max_simulations]]
-        spread = simulations.std(dim=0)
-        scale = torch.where(spread > 0, spread, torch.ones_like(spread))
+        scale = column_scale(simulations)
         simulations = simulations / scale
         unit = torch.pdist(simulations).median().clamp(min=1e-12)
         precisions = 1 / (unit * torch.tensor(self.widths).to(unit)).square()

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ma_sbi.correctors.fitting import Hypotheses, Triples
 from ma_sbi.randomness import generator
+from ma_sbi.scaling import median_distance
 
-__all__ = ["KernelFit", "Ridge", "median_distance"]
+__all__ = ["KernelFit", "Ridge"]
 
 
 @dataclass(frozen=True)
@@ -222,10 +223,3 @@ def _choose(values: Tensor, count: int, rng: torch.Generator | None) -> Tensor:
     if len(values) <= count:
         return values
     return values[torch.randperm(len(values), generator=rng, device=values.device)[:count]]
-
-
-def median_distance(points: Tensor) -> float:
-    """Measure points ``(n, dim)`` by their median distance; rows of NaN do not count."""
-    distance = torch.pdist(points[~points.isnan().any(dim=1)])
-    distance = distance[distance > 0]
-    return distance.median().item() if len(distance) else 1.0
