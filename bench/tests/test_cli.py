@@ -175,9 +175,9 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(experiments, monkey
 
 def test_committed_rows_are_not_done_again_unless_asked(experiments):
     _reproduce("fake")
-    result = runner.invoke(app, ["report", "fake", "--csv", "results"])
+    result = runner.invoke(app, ["report", "fake", "--csv", "bench/results"])
     assert result.exit_code == 0, result.output
-    assert Path("results/fake.csv").exists()
+    assert Path("bench/results/fake.csv").exists()
     assert not Path("ma-sbi-report.html").exists()
     assert "done" not in _reproduce("second", "--out", "elsewhere").stderr
     assert "21 of 21 done" in _reproduce("fake", "--out", "elsewhere", "--fresh").stderr
