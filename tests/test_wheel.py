@@ -68,11 +68,12 @@ def installed(request, wheel, tmp_path_factory):
 
 
 def test_the_wheel_is_what_is_imported_and_the_bench_is_not_there(installed, tmp_path):
-    code = "import ma_sbi, importlib.util as u; print(ma_sbi.__file__, u.find_spec('ma_sbi_bench'))"
-    found = run(installed / "python", "-c", code, cwd=tmp_path)
-    path, bench = found.stdout.split()
-    assert Path(path).is_relative_to(installed.parent)
-    assert bench == "None"
+    found = run(
+        installed / "python", "-c", "import ma_sbi; print(ma_sbi.__file__)", cwd=tmp_path
+    )
+    assert Path(found.stdout).is_relative_to(installed.parent)
+    bench = run(installed / "python", "-c", "import ma_sbi_bench", cwd=tmp_path)
+    assert "No module named 'ma_sbi_bench'" in bench.stderr
 
 
 def test_the_demo_runs(installed, tmp_path):
@@ -102,9 +103,8 @@ def test_the_commands_of_the_bench_say_how_to_get_it(installed, command, tmp_pat
     assert "pip install ma-sbi-bench" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "installed", [pytest.param(fresh, marks=pytest.mark.slow)], indirect=True
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("installed", [fresh], indirect=True)
 def test_the_wheel_brings_what_it_needs_and_nothing_of_the_bench(installed):
     pip("--python", installed / "python", "check")
     listed = pip("--python", installed / "python", "list", "--format=freeze")
