@@ -53,7 +53,7 @@ def main(
 @app.command()
 def demo(
     out: Annotated[
-        Path, typer.Option(help="Folder for the picture; made if it is not there.")
+        Path, typer.Option(help="Folder for the figure; created if missing.")
     ] = Path("ma-sbi-demo"),
     simulations: Annotated[
         int, typer.Option(min=1000, help="Simulations to train the posterior on.")
@@ -68,13 +68,13 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
 ) -> None:
     """Two beacons and a log of their faults: NPE, MA-SBI from the log, and the Oracle."""
-    # Imported late: the help must not wait for torch.
+    # Imported late, so that the help does not wait for torch.
     import torch
 
     from ma_sbi.demo import METHODS, NOTES, run_demo
     from ma_sbi.plots import plot_posteriors
 
-    # This process is ours, and small operations on busy threads crawl.
+    # Small operations are faster on one thread, and no caller shares this process.
     torch.set_num_threads(1)
     out.mkdir(parents=True, exist_ok=True)
     console = Console()
@@ -119,14 +119,14 @@ def demo(
         f"{result.shift_error:.1e}; no true parameter was used."
     )
 
-    picture = out / "posteriors.png"
+    file = out / "posteriors.png"
     first = {name: values[:, :, 0] for name, values in result.draws.items()}
     figure = plot_posteriors(
         first, list(NOTES), limits=(-1.05, 1.05), names=("east", "north")
     )
-    figure.savefig(picture, dpi=150)
+    figure.savefig(file, dpi=150)
     elapsed = time.perf_counter() - started
-    console.print(f"The picture is {picture} ({elapsed:.0f} s in all).")
+    console.print(f"The figure is {file} ({elapsed:.0f} s in total).")
 
 
 @app.command()
@@ -209,13 +209,13 @@ def _check(
         raise ValueError(f"there is no model in {model}")
     held = read_observations(file, context=context, groups=groups)
 
-    # Imported late: a bad file is refused before torch and sbi are there.
+    # Imported late, so that a bad file is refused before torch and sbi are imported.
     import torch
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     from ma_sbi import check, load_posterior
 
-    # This process is ours, and small operations on busy threads crawl.
+    # Small operations are faster on one thread, and no caller shares this process.
     torch.set_num_threads(1)
     with threadpool_limits(1):
         result = check(
