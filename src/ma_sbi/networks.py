@@ -1,10 +1,11 @@
-"""Small parts that several networks are made of."""
+"""Building blocks of several networks."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from typing_extensions import Self
+
+from ma_sbi.scaling import column_scale
 
 __all__ = ["Standardise", "perceptron"]
 
@@ -36,15 +37,13 @@ class Standardise(nn.Module):
 
     @classmethod
     def of(cls, values: Tensor) -> Self:
-        """Measure values, shape ``(n, dim)``."""
-        spread = values.std(dim=0)
-        # A column that never varies keeps its unit; one row alone has no deviation.
-        return cls(values.mean(dim=0), torch.where(spread > 0, spread, 1.0))
+        """Take mean and scale of values, shape ``(n, dim)``."""
+        return cls(values.mean(dim=0), column_scale(values))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Give values ``(..., dim)`` without units."""
+        """Standardise values, shape ``(..., dim)``."""
         return (values - self.mean.to(values)) / self.scale.to(values)
 
     def invert(self, values: Tensor) -> Tensor:
-        """Give the units back."""
+        """Undo the standardisation."""
         return values * self.scale.to(values) + self.mean.to(values)

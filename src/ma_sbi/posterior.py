@@ -9,7 +9,13 @@ from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
 from ma_sbi.mixture import log_prob_mixture, sample_mixture
-from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Corrector
+from ma_sbi.protocols import (
+    AmortizedPosterior,
+    Context,
+    Corrections,
+    Corrector,
+    has_density,
+)
 from ma_sbi.validation import as_count, as_matrix
 
 if TYPE_CHECKING:
@@ -19,17 +25,17 @@ __all__ = ["CorrectedPosterior"]
 
 
 class CorrectedPosterior:
-    r"""A posterior evaluated where the observation would be, were the simulator right.
+    r"""A posterior evaluated at what the simulator would have given instead of x.
 
     .. math:: \tilde q(\theta \mid x, z) = \sum_k w_k(x, z)\, \hat q(\theta \mid x_k(x, z))
 
-    The trained posterior stays as it is; only what it is shown changes. The candidates
-    :math:`x_k` and their weights come from the corrector; a point corrector has one. If
-    the posterior has an embedding net, the correction acts on the raw x before it.
+    The trained posterior is not changed, only its input. The candidates :math:`x_k` and
+    their weights come from the corrector; a point corrector has one candidate. If the
+    posterior has an embedding net, the correction acts on the raw x before it.
 
     Args:
-        posterior: Any amortized posterior; see ``from_sbi``, ``from_zuko``,
-            ``from_callable`` for those that are not ours.
+        posterior: Any amortized posterior; ``from_sbi``, ``from_zuko`` and
+            ``from_callable`` adapt those of other packages.
         corrector: A fitted corrector.
     """
 
@@ -44,11 +50,16 @@ class CorrectedPosterior:
             )
         if hasattr(posterior, "sample_batched"):
             raise ValueError(
-                f"posterior is a {type(posterior).__name__}, which speaks sbi's own "
+                f"posterior is a {type(posterior).__name__}, which has sbi's "
                 "interface; wrap it with from_sbi(posterior)"
             )
         self.posterior = posterior
         self.corrector = corrector
+
+    @property
+    def has_density(self) -> bool:
+        """Whether ``log_prob`` can be evaluated: whether the trained posterior has one."""
+        return has_density(self.posterior)
 
     def sample(
         self, num_samples: int, x: Any, context: Context, *, seed: int | None = None
@@ -97,8 +108,8 @@ class CorrectedPosterior:
         entry = as_entries(context, num_rows=1)
         encoder = getattr(self.corrector, "encoder_", None)
         if encoder is not None:
-            encoder.transform(entry)  # a context it cannot read is refused now
-        return SBIPosterior(self, partial(_correct_with, self, entry))
+            encoder.transform(entry)  # raises now if it cannot encode the context
+        return SBIPosterior(self.posterior, partial(_correct_with, self, entry))
 
     def packed(self, contexts: Context) -> PackedPosterior:
         """Return an sbi posterior whose rows carry their own context.
@@ -113,10 +124,11 @@ class CorrectedPosterior:
         """
         from ma_sbi.posteriors.sbi_posterior import PackedPosterior
 
-        return PackedPosterior(self, contexts)
+        encoder = getattr(self.corrector, "encoder_", None)
+        return PackedPosterior(self.posterior, self.corrections, encoder, contexts)
 
     def corrections(self, x: Any, context: Context) -> Corrections:
-        """Return what the posterior is shown instead of x, with weights."""
+        """Return the candidates that the posterior is evaluated at, with weights."""
         dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
         x = as_matrix(x, "x", dim=dim_x, device=device)
         return self.corrector.corrections(x, as_entries(context, num_rows=len(x)))

@@ -1,4 +1,4 @@
-"""The seams of the method: what an encoder, a corrector and a posterior must offer.
+"""The interfaces of the method: encoder, corrector and posterior.
 
 Shapes follow sbi and zuko: ``(num_samples, batch, dim)``. The paper's ``y`` is ``x``.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 __all__ = [
+    "MAX_ROWS",
     "AmortizedPosterior",
     "Context",
     "Corrections",
@@ -20,15 +22,19 @@ __all__ = [
 ]
 
 Context = Any
-"""What is known beside the observations: one entry per observation.
+"""What is known besides the observations: one entry per observation.
 
 A list, array, ``pandas.Series`` or ``DataFrame`` (mixed columns), or one bare string or
 number that holds for every observation. ``None``, ``NaN`` and ``""`` are missing.
 """
 
 
+MAX_ROWS = 200_000
+"""Most draws that a posterior is asked for in one pass, to bound memory."""
+
+
 class Corrections(NamedTuple):
-    """What an observation may have been, had the simulator been right.
+    """Candidates for what the simulator would have given instead of each observation.
 
     Attributes:
         x: Candidate corrected observations, shape ``(K, batch, dim_x)``.
@@ -37,11 +43,52 @@ class Corrections(NamedTuple):
         log_abs_det: Log absolute Jacobian determinant of each correction as a map of x,
             shape ``(K, batch)``; zero for a shift. It turns the simulations' density at
             the corrected x into the evidence for the candidate.
+        shared: Whether all observations have the same candidates, with weights of their
+            own: ``x[:, i]`` is then the same for every i.
     """
 
     x: Tensor
     log_weight: Tensor
     log_abs_det: Tensor
+    shared: bool = False
+
+    @classmethod
+    def certain(cls, x: Tensor, log_abs_det: Tensor | None = None) -> Corrections:
+        """Make a single candidate of weight one.
+
+        Args:
+            x: Corrected observations, shape ``(batch, dim_x)``.
+            log_abs_det: Of the correction, shape ``(batch,)``; zero, as for a shift, if
+                None.
+
+        Example:
+            >>> import torch
+            >>> Corrections.certain(torch.ones(3, 2)).x.shape
+            torch.Size([1, 3, 2])
+        """
+        zero = x.new_zeros(1, len(x))
+        return cls(x[None], zero, zero if log_abs_det is None else log_abs_det[None])
+
+    @classmethod
+    def among(cls, pool: Tensor, log_weight: Tensor) -> Corrections:
+        """Give every observation the same candidates.
+
+        Args:
+            pool: The candidates, shape ``(K, dim_x)``.
+            log_weight: Log probability of each for each observation, shape
+                ``(K, batch)``.
+        """
+        x = pool[:, None].expand(-1, log_weight.shape[1], -1)
+        log_weight = log_weight.to(pool)
+        return cls(x, log_weight, torch.zeros_like(log_weight), shared=True)
+
+    def rows(self, index: slice) -> Corrections:
+        """Select observations."""
+        return self._replace(
+            x=self.x[:, index],
+            log_weight=self.log_weight[:, index],
+            log_abs_det=self.log_abs_det[:, index],
+        )
 
 
 class Encoder(Protocol):
@@ -57,7 +104,7 @@ class Encoder(Protocol):
 
 
 class Corrector(Protocol):
-    """How reality departs from the simulator, given the context."""
+    """Predicts from the context how reality departs from the simulator."""
 
     def correct(self, x: Tensor, context: Context) -> Tensor:
         """Return the correction, averaged over candidates, shape ``(batch, dim_x)``."""
@@ -69,7 +116,7 @@ class Corrector(Protocol):
 
 
 class AmortizedPosterior(Protocol):
-    """Anything that draws from q(theta | x) for a batch of observations."""
+    """Draws from q(theta | x) for a batch of observations."""
 
     def sample(self, num_samples: int, x: Tensor, *, seed: int | None = None) -> Tensor:
         """Draw for x of shape ``(batch, dim_x)``.
@@ -95,13 +142,9 @@ class DensePosterior(AmortizedPosterior, Protocol):
 def has_density(posterior: Any) -> bool:
     """Tell whether the density of a posterior, or of a fitted method, can be evaluated.
 
-    A ``log_prob`` alone does not say so: that of a corrected posterior needs the posterior
-    within to have one. Where ``has_density`` is declared, it decides.
+    An attribute ``has_density`` decides; without one, a method ``log_prob`` does.
     """
     declared = getattr(posterior, "has_density", None)
     if declared is not None:
         return bool(declared)
-    if not callable(getattr(posterior, "log_prob", None)):
-        return False
-    within = getattr(posterior, "posterior", None)
-    return within is None or has_density(within)
+    return callable(getattr(posterior, "log_prob", None))

@@ -18,7 +18,7 @@ from ma_sbi.checking.figures import AffineGain, BeforeAfter, LeakPower, Means, O
 from ma_sbi.checking.subject import Subject
 from ma_sbi.checking.wording import QUESTIONS
 from ma_sbi.context import Entries, distinct
-from ma_sbi.correctors.composed import ComposedCorrector, FittedCorrector
+from ma_sbi.correctors.composed import ComposedCorrector, FittableCorrector
 from ma_sbi.correctors.departures import Affine
 from ma_sbi.correctors.inference import Point
 from ma_sbi.correctors.ridge import Ridge
@@ -174,9 +174,9 @@ class Diagnosis:
         return QUICK if quick else SLOW
 
     @cached_property
-    def _unfitted(self) -> FittedCorrector:
+    def _unfitted(self) -> FittableCorrector:
         """The user's corrector without its fit, or a closed-form shift."""
-        if isinstance(self.subject.corrector, FittedCorrector):
+        if isinstance(self.subject.corrector, FittableCorrector):
             return self.subject.corrector
         return ShiftCorrector(self.subject.encoder)
 
@@ -188,7 +188,7 @@ class Diagnosis:
         return family is not None and family.family == "affine"
 
     def _hold_out(
-        self, subject: Subject, corrector: FittedCorrector, entries: Any
+        self, subject: Subject, corrector: FittableCorrector, entries: Any
     ) -> HeldOut:
         return hold_out(
             entries,
@@ -518,7 +518,7 @@ class _CannotRun(Exception):  # noqa: N818 (no error: the data do not allow it)
 
 def _is_fitted(corrector: Any) -> bool:
     """Tell a fitted corrector from one to be fitted; those of others count as fitted."""
-    return not isinstance(corrector, FittedCorrector) or hasattr(corrector, "fitted_")
+    return not isinstance(corrector, FittableCorrector) or hasattr(corrector, "fitted_")
 
 
 def _varies_within(entries: Entries, groups: np.ndarray) -> np.ndarray:

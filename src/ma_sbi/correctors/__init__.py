@@ -6,7 +6,7 @@ from ma_sbi.correctors.bootstrap import (
     ResidualPools,
     UnseenContext,
 )
-from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector, FittedCorrector
+from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector, FittableCorrector
 from ma_sbi.correctors.cross_fitting import CrossFittedCorrector, cross_fit
 from ma_sbi.correctors.decomposition import (
     ConditionalCorrector,
@@ -33,7 +33,7 @@ __all__ = [
     "Departure",
     "Evidence",
     "Fitted",
-    "FittedCorrector",
+    "FittableCorrector",
     "Fitting",
     "Hypotheses",
     "Inference",

@@ -1,16 +1,14 @@
-"""The three-way decomposition: what is common to all contexts, and what is not."""
+"""A shift corrector split into the mean shift and what the context adds to it."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import BaseCorrector
-from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.inference import Point
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
@@ -40,12 +38,11 @@ class _PartialShift(BaseCorrector):
         """Return the single candidate correction of x ``(batch, dim_x)``."""
         x = as_matrix(x, "x", dim=len(self.mean))
         shift = self.shift(as_entries(context, num_rows=len(x))).to(x)
-        corrected, log_abs_det = Shift().undo(x, shift[None, :, None])
-        return Corrections(corrected, torch.zeros_like(log_abs_det), log_abs_det)
+        return Corrections.certain(x - shift)
 
 
 class MarginalCorrector(_PartialShift):
-    """The same shift for every observation, whatever its context."""
+    """The same shift for every observation; the context is ignored."""
 
     def shift(self, context: Context) -> Tensor:
         """Repeat the mean shift, shape ``(n, dim_x)``."""
@@ -76,7 +73,7 @@ def decompose(corrector: Any, contexts: Context) -> Decomposition:
         The Marginal and the Conditional corrector, each usable wherever a corrector is.
 
     Raises:
-        ValueError: If the departure depends on x, or the corrector believes several
+        ValueError: If the departure depends on x, or the corrector has several
             candidates; no such split exists then.
     """
     if not hasattr(corrector, "shift"):

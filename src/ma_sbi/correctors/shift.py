@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ma_sbi.correctors.composed import Axes, FittedCorrector
+from ma_sbi.correctors.composed import Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Fitting
 from ma_sbi.correctors.inference import Point
@@ -17,7 +17,7 @@ __all__ = ["ShiftCorrector"]
 RECIPES: dict[str, type[Ridge] | type[Network]] = {"converged": Ridge, "paper": Network}
 
 
-class ShiftCorrector(FittedCorrector):
+class ShiftCorrector(FittableCorrector):
     r"""Shift the observation by what its context predicts (Eq. 2 of the paper).
 
     .. math:: \tilde q(\theta \mid x, z) = \hat q(\theta \mid x - \hat\delta(z)), \qquad

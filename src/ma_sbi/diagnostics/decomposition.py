@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from ma_sbi.correctors.composed import FittedCorrector
+from ma_sbi.correctors.composed import FittableCorrector
 from ma_sbi.diagnostics.held_out import Estimate, hold_out
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
@@ -78,7 +78,7 @@ def three_way(
     x_obs: Any,
     x_sim: Any,
     *,
-    corrector: FittedCorrector | None = None,
+    corrector: FittableCorrector | None = None,
     posterior: AmortizedPosterior | None = None,
     theta: Any = None,
     margin: float = 0.05,

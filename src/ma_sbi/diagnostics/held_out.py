@@ -15,7 +15,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.context import as_codes, as_entries, distinct, is_missing
-from ma_sbi.correctors.composed import FittedCorrector, encode
+from ma_sbi.correctors.composed import FittableCorrector, encode
 from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.correctors.shift import ShiftCorrector
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, NumberEncoder
@@ -133,7 +133,7 @@ def hold_out(
     x_obs: Any,
     x_sim: Any,
     *,
-    corrector: FittedCorrector | None = None,
+    corrector: FittableCorrector | None = None,
     folds: int | None = None,
     groups: Any = None,
     scale: Tensor | None = None,

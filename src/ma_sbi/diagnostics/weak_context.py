@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries, distinct
-from ma_sbi.correctors.composed import FittedCorrector
+from ma_sbi.correctors.composed import FittableCorrector
 from ma_sbi.diagnostics.held_out import Estimate, HeldOut, hold_out
 from ma_sbi.protocols import Context
 from ma_sbi.theory.estimation import (
@@ -148,7 +148,7 @@ def weak_context(
     x_obs: Any,
     x_sim: Any,
     *,
-    corrector: FittedCorrector | None = None,
+    corrector: FittableCorrector | None = None,
     information: Any = None,
     folds: int | None = None,
     groups: Any = None,

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sbi.utils import metrics as sbi_metrics
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # no stubs
 from torch import Tensor
 
@@ -164,6 +163,8 @@ def _accuracies(samples: Array, reference: Array, settings: Recipe, seed: int) -
 
 def _in_sbi(samples: Tensor, reference: Tensor, settings: Recipe, seed: int) -> Tensor:
     """Run the tests one after the other through sbi."""
+    from sbi.utils import metrics as sbi_metrics  # late: sbi takes seconds
+
     options = {
         key: value
         for key, value in settings.items()

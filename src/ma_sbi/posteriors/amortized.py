@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ma_sbi.posteriors.training_range import TrainingRange
+from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_count, as_matrix
 
@@ -28,7 +29,9 @@ class Amortized(ABC):
         device: Where the posterior computes; where x is, if None.
     """
 
-    max_rows = 200_000
+    expensive_density = False
+    """Whether a density takes much longer than a draw."""
+    max_rows = MAX_ROWS
     """Most draws made in one pass; more are made in several, to bound memory."""
 
     def __init__(

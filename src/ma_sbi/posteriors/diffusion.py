@@ -186,6 +186,7 @@ class DiffusionPosterior(Amortized):
     its draws still follow a density.
     """
 
+    expensive_density = True  # an integral for each theta
     max_density_rows = 20_000
     """Most theta evaluated in one pass: derivatives keep every layer in memory."""
 

@@ -1,26 +1,22 @@
-"""The corrected posterior as a ``NeuralPosterior``, for everything that sbi offers."""
+"""A posterior with corrections as a ``NeuralPosterior``, for sbi's own tools."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pandas as pd
 import torch
 from sbi.inference.posteriors.base_posterior import NeuralPosterior
 from sbi.inference.potentials.base_potential import BasePotential
 from sbi.utils.sbiutils import mcmc_transform
 from torch import Tensor
 
-from ma_sbi.context import as_entries, distinct
+from ma_sbi.context import as_entries, distinct, match
 from ma_sbi.correctors.composed import encode
 from ma_sbi.mixture import log_prob_mixture, sample_mixture
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
 from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_matrix
-
-if TYPE_CHECKING:
-    from ma_sbi.posterior import CorrectedPosterior
 
 __all__ = ["PackedPosterior", "SBIPosterior"]
 
@@ -31,19 +27,19 @@ class SBIPosterior(NeuralPosterior):
     """A corrected posterior that takes x alone.
 
     Args:
-        corrected: The corrected posterior.
+        posterior: The trained posterior.
         correct: Maps x ``(batch, dim)`` to candidate corrections, context included.
     """
 
-    def __init__(self, corrected: CorrectedPosterior, correct: Correct) -> None:
-        prior = getattr(corrected.posterior, "prior", None)
-        device = getattr(corrected.posterior, "device", None) or torch.get_default_device()
+    def __init__(self, posterior: AmortizedPosterior, correct: Correct) -> None:
+        prior = getattr(posterior, "prior", None)
+        device = getattr(posterior, "device", None) or torch.get_default_device()
         # sbi may try the prior out by sampling it; the caller's generator stays as it is.
         with seeded(0):
             to_real = None if prior is None else mcmc_transform(prior, device=device)
-        potential = _Potential(corrected, correct, prior, device)
+        potential = _Potential(posterior, correct, prior, device)
         super().__init__(potential, theta_transform=to_real, device=device)
-        self.corrected = corrected
+        self.posterior = posterior
         self.correct = correct
         self.prior = prior
 
@@ -73,7 +69,7 @@ class SBIPosterior(NeuralPosterior):
         """Draw ``(*sample_shape, batch, dim_theta)`` for a batch of observations."""
         shape = torch.Size(sample_shape)
         candidates = self.correct(as_matrix(x, "x"))
-        draws = sample_mixture(self.corrected.posterior, shape.numel(), candidates)
+        draws = sample_mixture(self.posterior, shape.numel(), candidates)
         return draws.reshape(*shape, *draws.shape[1:])
 
     def log_prob(
@@ -88,7 +84,7 @@ class SBIPosterior(NeuralPosterior):
     def log_prob_batched(self, theta: Tensor, x: Tensor) -> Tensor:
         """Evaluate theta ``(n, batch, dim_theta)`` for a batch of observations."""
         candidates = self.correct(as_matrix(x, "x"))
-        return log_prob_mixture(self.corrected.posterior, theta, candidates)
+        return log_prob_mixture(self.posterior, theta, candidates)
 
 
 class PackedPosterior(SBIPosterior):
@@ -98,30 +94,36 @@ class PackedPosterior(SBIPosterior):
     encoding is there for classifiers such as ``LC2ST``'s to see.
 
     Args:
-        corrected: The corrected posterior.
+        posterior: The trained posterior.
+        correct: Maps x ``(batch, dim_x)`` and its contexts to candidate corrections.
+        encoder: The corrector's fitted encoder, if it has one.
         contexts: Every context that will be packed.
     """
 
-    def __init__(self, corrected: CorrectedPosterior, contexts: Context) -> None:
+    def __init__(
+        self,
+        posterior: AmortizedPosterior,
+        correct: Callable[[Tensor, Context], Corrections],
+        encoder: Encoder | None,
+        contexts: Context,
+    ) -> None:
+        self._correct_in_context = correct
         self._contexts, _ = distinct(as_entries(contexts))
         number = torch.arange(len(self._contexts)).float()[:, None]
-        encoder = getattr(corrected.corrector, "encoder_", None)
         if encoder is not None:
             encoding = encode(encoder, self._contexts).nan_to_num().float()
             number = torch.cat([encoding, number], dim=1)
         self._table = number
-        super().__init__(corrected, self._unpack_and_correct)
+        super().__init__(posterior, self._unpack_and_correct)
 
     def pack(self, x: Any, context: Context) -> Tensor:
         """Put x ``(batch, dim_x)`` and its context side by side."""
         x = as_matrix(x, "x")
         entries = as_entries(context, num_rows=len(x))
-        known = len(self._contexts)
-        both: Any = [self._contexts, entries]
-        _, codes = distinct(pd.concat(both, ignore_index=True))
-        number = codes[known:]
-        if (number >= known).any():
-            row = int((number >= known).argmax())
+        number = match(self._contexts, entries)
+        unknown = number >= len(self._contexts)
+        if unknown.any():
+            row = int(unknown.argmax())
             raise ValueError(
                 f"the context of row {row} was not among those passed to packed()"
             )
@@ -133,16 +135,16 @@ class PackedPosterior(SBIPosterior):
         if dim_x < 1 or not ((number >= 0) & (number < len(self._contexts))).all():
             raise ValueError("these rows are not packed; use pack(x, context)")
         context = self._contexts.iloc[number.numpy()]
-        return self.corrected.corrections(rows[:, :dim_x], context)
+        return self._correct_in_context(rows[:, :dim_x], context)
 
 
 class _Potential(BasePotential):
     """Log density of the corrected posterior at a fixed x, as sbi's optimisers ask."""
 
     def __init__(
-        self, corrected: CorrectedPosterior, correct: Correct, prior: Any, device: Any
+        self, posterior: AmortizedPosterior, correct: Correct, prior: Any, device: Any
     ) -> None:
-        self.corrected = corrected
+        self.posterior = posterior
         self.correct = correct
         super().__init__(prior, x_o=None, device=device)
 
@@ -162,5 +164,4 @@ class _Potential(BasePotential):
             theta = theta.detach().requires_grad_()
         with torch.set_grad_enabled(track_gradients):
             theta = torch.atleast_2d(theta)[:, None]
-            posterior = self.corrected.posterior
-            return log_prob_mixture(posterior, theta, self.candidates)[:, 0]
+            return log_prob_mixture(self.posterior, theta, self.candidates)[:, 0]

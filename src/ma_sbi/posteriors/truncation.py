@@ -13,17 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from sbi.utils.sbiutils import within_support
 from torch import Tensor
-from torch.distributions import constraints
 
 from ma_sbi.posteriors.amortized import Amortized
+from ma_sbi.posteriors.support import is_bounded, within_support
+from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import seeded
 
 __all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
 
 MAX_DRAWS = 10_000
-MAX_ROWS = 200_000
 
 Draw = Callable[[int, Tensor], Tensor]
 LogProb = Callable[[Tensor, Tensor], Tensor]
@@ -41,7 +40,7 @@ class Truncated(Amortized):
         """Draw ``(num_samples, batch, dim_theta)``, inside the support or not."""
 
     def _draw(self, num_samples: int, x: Tensor) -> Tensor:
-        if not _is_bounded(self.prior):
+        if not is_bounded(self.prior):
             return self._propose(num_samples, x)
         density = getattr(self, "_density", None)
         return sample_truncated(self._propose, density, self.prior, num_samples, x)
@@ -66,7 +65,7 @@ class DenseTruncated(Truncated):
         theta, x = self._check_density_input(theta, x)
         with torch.set_grad_enabled(theta.requires_grad):
             log_prob = self._density(theta, x)
-        if not _is_bounded(self.prior):
+        if not is_bounded(self.prior):
             return log_prob
         if self.leakage_samples > 0:
             log_prob = log_prob - self._log_acceptance(x)
@@ -160,14 +159,3 @@ def sample_truncated(
         stacklevel=5,
     )
     return kept
-
-
-def _is_bounded(prior: Any) -> bool:
-    if prior is None:
-        return False
-    try:
-        support = prior.support
-    except (AttributeError, NotImplementedError):
-        return True  # unknown: within_support decides by the prior's density
-    base = getattr(support, "base_constraint", support)
-    return not isinstance(base, type(constraints.real))

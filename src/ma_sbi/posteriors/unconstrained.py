@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sbi.utils.sbiutils import mcmc_transform, within_support
+from sbi.utils.sbiutils import mcmc_transform
 from sbi.utils.user_input_checks import process_prior
 from sbi.utils.user_input_checks_utils import move_distribution_to_device
 from torch import Tensor
 from torch.distributions import Distribution, Transform
 
+from ma_sbi.posteriors.support import within_support
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_matrix

@@ -14,7 +14,7 @@ from ma_sbi.context import Entries
 from ma_sbi.networks import Standardise
 from ma_sbi.posteriors.training_range import OutsideTrainingRange
 from ma_sbi.posteriors.unconstrained import check_theta, off_the_edge, on_real_line
-from ma_sbi.protocols import AmortizedPosterior
+from ma_sbi.protocols import MAX_ROWS, AmortizedPosterior
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.validation import as_count, check_positive
 from ma_sbi_bench.methods.flow_matching import FlowMatching, Whiten
@@ -27,7 +27,6 @@ __all__ = ["FMCPE"]
 FARTHEST = 10.0  # standard deviations of the prior, on the real line
 NUM_PRIOR_DRAWS = 1000  # for the units of theta and x
 NUM_VALIDATION_ROWS = 256
-MAX_ROWS = 200_000  # carried in one pass, to bound memory
 CLIP = 5.0  # largest norm of a gradient
 RESCALE = {"z_score": Standardise, "whiten": Whiten}
 

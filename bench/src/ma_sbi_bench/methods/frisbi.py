@@ -160,8 +160,7 @@ class FRISBI(RetrainedMethod):
     ) -> Tensor:
         """Draw theta for every row, shape ``(num_draws, len(rows), dim_theta)``."""
         weight = self._weight(squared_cost(self.g_(rows), columns)).T
-        shown = x_sim[:, None].expand(-1, len(rows), -1)
-        pool = Corrections(shown, weight.log(), torch.zeros_like(weight))
+        pool = Corrections.among(x_sim, weight.log())
         return sample_mixture(materials.take("posterior"), self.num_draws, pool, seed=seed)
 
     def _condition(self, x: Tensor, context: Entries | None) -> Tensor:

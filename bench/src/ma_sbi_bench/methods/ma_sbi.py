@@ -8,7 +8,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.context import Entries
-from ma_sbi.correctors.composed import BaseCorrector, FittedCorrector
+from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector
 from ma_sbi.correctors.decomposition import decompose
 from ma_sbi.correctors.shift import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
@@ -37,7 +37,7 @@ class MASBI(CorrectingMethod):
     corrector_: BaseCorrector
 
     def __init__(
-        self, corrector: FittedCorrector | None = None, part: Part = "whole"
+        self, corrector: FittableCorrector | None = None, part: Part = "whole"
     ) -> None:
         self.corrector = corrector
         self.part = part
@@ -49,10 +49,10 @@ class MASBI(CorrectingMethod):
         return frozenset({"posterior", "context", data})
 
     @property
-    def _corrector(self) -> FittedCorrector:
+    def _corrector(self) -> FittableCorrector:
         if self.corrector is None:
             return ShiftCorrector(HashEncoder())
-        if not isinstance(self.corrector, FittedCorrector):
+        if not isinstance(self.corrector, FittableCorrector):
             raise ValueError(f"corrector must be a corrector, got {self.corrector!r}")
         return self.corrector
 

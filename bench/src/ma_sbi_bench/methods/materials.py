@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-import numpy as np
-from sbi.utils.sbiutils import within_support
 from torch import Tensor
 from torch.distributions import Distribution
 
 from ma_sbi.context import as_entries
 from ma_sbi.posteriors.diffusion import DiffusionPosterior
+from ma_sbi.posteriors.support import within_support
 from ma_sbi.posteriors.unconstrained import check_theta, on_real_line
 from ma_sbi.protocols import AmortizedPosterior, Context
 from ma_sbi.randomness import derive, seeded
-from ma_sbi.validation import as_count, as_matrix
+from ma_sbi.simulation import sample_prior, simulate
+from ma_sbi.validation import as_matrix
 
 __all__ = ["NEEDS", "Calibration", "Materials", "Need", "Simulations"]
 
@@ -207,20 +206,11 @@ class Materials:
 
     def simulate(self, theta: Tensor, *, seed: int | None = None) -> Tensor:
         """Run the simulator at theta ``(n, dim_theta)``; gives ``(n, dim_x)``."""
-        simulator = self.take("simulator")
-        if "seed" in inspect.signature(simulator).parameters:
-            x = simulator(theta, seed=seed)
-        else:
-            with seeded(seed, theta.device), _numpy_seeded(seed):
-                x = simulator(theta)
-        x = as_matrix(x, "what the simulator returned", dim=self.dim_x, column=True)
-        _same_length(len(theta), len(x), "theta", "what the simulator returned")
-        return x
+        return simulate(self.take("simulator"), theta, seed=seed, dim_x=self.dim_x)
 
     def draw_prior(self, num: int, *, seed: int | None = None) -> Simulations:
         """Draw theta from the prior and simulate there."""
-        with seeded(derive(seed, "prior")):
-            theta = self.prior.sample((as_count(num, "num"),))
+        theta = sample_prior(self.prior, num, seed=derive(seed, "prior"))
         return Simulations(theta, self.simulate(theta, seed=derive(seed, "simulator")))
 
     def _widths(self) -> dict[str, int]:
@@ -294,19 +284,6 @@ def _same_length(first: int, second: int, first_name: str, second_name: str) -> 
             f"{first_name} and {second_name} must be paired row by row, got {first} and "
             f"{second} rows"
         )
-
-
-@contextmanager
-def _numpy_seeded(seed: int | None) -> Iterator[None]:
-    """Run numpy's global generator from a seed, then put it back as it was."""
-    before = np.random.get_state()  # noqa: NPY002 (simulators draw from it)
-    if seed is not None:
-        np.random.seed(seed % 2**32)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        if seed is not None:
-            np.random.set_state(before)  # noqa: NPY002
 
 
 def _set(frozen: Any, **values: Any) -> None:

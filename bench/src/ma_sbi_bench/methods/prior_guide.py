@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
 import torch
-from sbi.utils.sbiutils import within_support
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 from torch.distributions import Distribution
 
 from ma_sbi.context import Entries, distinct, match
 from ma_sbi.posteriors.diffusion import DiffusionPosterior
+from ma_sbi.posteriors.support import within_support
 from ma_sbi.posteriors.unconstrained import check_theta, off_the_edge
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.validation import as_count

@@ -88,8 +88,7 @@ class PullBack(CorrectingMethod):
     def _corrections(
         self, x: Tensor, context: Entries | None, seed: int | None
     ) -> Corrections:
-        certain = x.new_zeros(1, len(x))
-        return Corrections((x - _shift(self.neighbours_, x))[None], certain, certain)
+        return Corrections.certain(x - _shift(self.neighbours_, x))
 
 
 class RoPEEMD(PullBack):

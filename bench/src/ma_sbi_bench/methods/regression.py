@@ -139,5 +139,4 @@ class ContextToX(CorrectingMethod):
         )
 
     def _corrections(self, x: Tensor, context: Entries, seed: int | None) -> Corrections:
-        certain = x.new_zeros(1, len(x))
-        return Corrections(self.regression_(context).to(x)[None], certain, certain)
+        return Corrections.certain(self.regression_(context).to(x))

@@ -197,5 +197,4 @@ class RoPE(CorrectingMethod):
         rows = x if others is None else torch.cat([x, others.to(x)])
         x_sim = self.simulations(len(rows)).x.to(x)
         weight = len(rows) * self.plan(rows, x_sim)[: len(x)].T
-        shown = x_sim[:, None].expand(-1, len(x), -1)
-        return Corrections(shown, weight.log().to(x), torch.zeros_like(weight).to(x))
+        return Corrections.among(x_sim, weight.log())

@@ -11,7 +11,8 @@ from sbi.utils import BoxUniform
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ma_sbi.randomness import derive, generator, seeded
+from ma_sbi.randomness import derive, generator
+from ma_sbi.simulation import sample_prior
 from ma_sbi.validation import as_count, as_matrix
 from ma_sbi_bench.tasks.regimes import UNINFORMATIVE_TEXTS, Regime, ShiftRegime
 
@@ -183,8 +184,7 @@ class Task(ABC):
             The draws, one row each.
         """
         n = as_count(n, "n")
-        with seeded(derive(seed, "prior")):
-            theta = self.prior.sample((n,))
+        theta = sample_prior(self.prior, n, seed=derive(seed, "prior"))
         regime = self._draw_regimes(n, _stream(seed, "regimes"))
         x_sim, x_obs = self.observe(theta, regime, seed=seed)
         return Draws(theta, x_sim, x_obs, regime, self.contexts(regime, seed=seed))

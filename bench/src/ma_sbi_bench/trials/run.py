@@ -17,7 +17,6 @@ from torch import Tensor
 from ma_sbi.correctors import Network, ShiftCorrector
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
 from ma_sbi.metrics import c2st_batch, log_score, posterior_mean_error
-from ma_sbi.posteriors.diffusion import DiffusionPosterior
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
@@ -190,10 +189,10 @@ def make_method(cell: Cell) -> Method:
 
 
 def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
-    """Tell whether a density is cheap: a diffusion model's takes an integral per row."""
+    """Tell whether the densities of all candidates can be evaluated in reasonable time."""
     if not isinstance(method, CorrectingMethod):
         return True
-    if not isinstance(method.posterior_, DiffusionPosterior):
+    if not getattr(method.posterior_, "expensive_density", False):
         return True
     shown = method.corrections(x[:1], list(context[:1])).x.shape[0]
     return shown * len(x) <= MOST_DENSITIES

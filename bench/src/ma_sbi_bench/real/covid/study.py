@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ma_sbi.correctors import (
     BootstrapCorrector,
-    FittedCorrector,
+    FittableCorrector,
     ShiftCorrector,
     cross_fit,
 )
@@ -31,7 +31,8 @@ from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
-from ma_sbi.randomness import derive, generator, seeded
+from ma_sbi.randomness import derive, generator
+from ma_sbi.simulation import sample_prior
 from ma_sbi_bench.real import Windows
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
@@ -51,7 +52,7 @@ PRIOR_DRAWS = 20
 class Method:
     """A corrector and what it is told about each window."""
 
-    corrector: FittedCorrector
+    corrector: FittableCorrector
     context: Context
 
 
@@ -159,8 +160,8 @@ class WindowStudy:
 
     def prior_losses(self) -> np.ndarray:
         """Score the prior, which knows nothing of any window, by the same draws for all."""
-        with seeded(derive(self.seed, "prior")):
-            theta = self.simulator.prior.sample((self.num_samples * PRIOR_DRAWS,))
+        num, seed = self.num_samples * PRIOR_DRAWS, derive(self.seed, "prior")
+        theta = sample_prior(self.simulator.prior, num, seed=seed)
         parts = [
             self._score(
                 some[:, None].expand(-1, len(self.x), -1),
@@ -187,8 +188,7 @@ class WindowStudy:
                 f"pools must be one of {', '.join(get_args(Pools))}, got {pools!r}"
             )
         if method is None:
-            zero = self.x.new_zeros(1, len(self.x))
-            return Corrections(self.x[None], zero, zero)
+            return Corrections.certain(self.x)
         time = self.table["time"].to_numpy() if pools == "past" else None
         corrector = cross_fit(method.corrector, time=time)
         corrector.fit(method.context, self.x, self.predicted, seed=self.seed)

@@ -31,7 +31,8 @@ from ma_sbi.encoders import CategoryEncoder
 from ma_sbi.mixture import sample_mixture
 from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Corrections
-from ma_sbi.randomness import derive, generator, seeded
+from ma_sbi.randomness import derive, generator
+from ma_sbi.simulation import sample_prior
 from ma_sbi.validation import as_count
 from ma_sbi_bench.real.instructions.load import check_trials
 from ma_sbi_bench.tasks.ddm import DDM, GRID, density_summary, simulate_trials
@@ -187,8 +188,7 @@ class InstructionStudy:
             regime: Labels to go by, instead of the true ones.
         """
         if method == "NPE":
-            zero = self.x.new_zeros(1, len(self.x))
-            return Corrections(self.x[None], zero, zero)
+            return Corrections.certain(self.x)
         labels = (self.cells.table["regime"] if regime is None else regime).to_numpy()
         if method == "matched":
             return self._matched(labels)
@@ -222,8 +222,8 @@ class InstructionStudy:
 
     def prior_losses(self) -> np.ndarray:
         """Score the prior, which knows nothing of any cell, by the same draws for all."""
-        with seeded(derive(self.seed, "prior")):
-            theta = self.task.prior.sample((self.num_samples,))
+        num, seed = self.num_samples, derive(self.seed, "prior")
+        theta = sample_prior(self.task.prior, num, seed=seed)
         return self._score(self._predicted(theta[:, None]).expand_as(self.x))
 
     def _predicted(self, theta: Tensor) -> Tensor:
@@ -310,8 +310,7 @@ class InstructionStudy:
                     simulations=self.pool[:, others].flatten(0, 1),
                 )
             corrected[own] = corrector.correct(self.x[own], labels[own])
-        zero = self.x.new_zeros(1, len(self.x))
-        return Corrections(corrected[None], zero, zero)
+        return Corrections.certain(corrected)
 
     def shuffled(self, seed: int) -> pd.Series:
         """Deal regimes out anew within each subject, or between those who know but one."""
