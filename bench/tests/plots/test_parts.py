@@ -2,7 +2,7 @@
 
 from ma_sbi.metrics import PairedGain
 from ma_sbi_bench.plots.parts import plot_parts
-from ma_sbi_bench.real.parts import Part
+from ma_sbi_bench.real.experiment import Part
 
 
 def test_there_is_a_panel_for_each_setting():

@@ -9,7 +9,8 @@ import pytest
 
 from bench.tests.real import layouts
 from bench.tests.real.layouts import DAYS
-from ma_sbi_bench.real import covid, covid_windows, load_covid
+from ma_sbi_bench.real import covid_windows, load_covid
+from ma_sbi_bench.real.covid import load
 from ma_sbi_bench.real.covid.load import DAILY_COLUMNS
 
 TWO = ("AUS", "NZL")
@@ -40,17 +41,17 @@ def official(tmp_path, monkeypatch):
         files[f"oxcgrt_notes_{year}"] = tmp_path / f"notes_{year}.csv"
         table.to_csv(files[f"oxcgrt_notes_{year}"], index=False)
     monkeypatch.delenv("MA_SBI_DATA", raising=False)
-    monkeypatch.setattr(covid, "fetch", files.__getitem__)
+    monkeypatch.setattr(load, "fetch", files.__getitem__)
     return files
 
 
 def windows_of(cases=10, codes=TWO, notes=None, options=None, **changes):
     daily = layouts.daily_table(cases=cases, codes=codes, **changes)
     book = {
-        code: covid.Policy(entry["name"], {int(k): v for k, v in entry["levels"].items()})
+        code: load.Policy(entry["name"], {int(k): v for k, v in entry["levels"].items()})
         for code, entry in layouts.codebook().items()
     }
-    data = covid.CovidData(daily, book, notes)
+    data = load.CovidData(daily, book, notes)
     return covid_windows(data, codes, **SPAN, **(options or {}))
 
 

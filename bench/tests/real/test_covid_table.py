@@ -7,8 +7,17 @@ import pytest
 
 from bench.tests.engine.finishing import finish
 from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.real.covid.table import ALL_METHODS_BUT, METHODS, SETTINGS, Covid
-from ma_sbi_bench.real.worlds import COVID_FILE, missing_file
+from ma_sbi_bench.real.covid.load import COVID_FILE
+from ma_sbi_bench.real.covid.table import (
+    CAPTIONS,
+    LAYOUT,
+    LEFT_OUT,
+    SETTINGS,
+    Covid,
+    figures,
+    lines,
+)
+from ma_sbi_bench.real.source import missing_file
 
 EXPERIMENT = Covid()
 needs_data = pytest.mark.skipif(
@@ -31,8 +40,8 @@ def test_every_method_is_tried_in_every_setting():
     assert len({cell.key for cell in cells}) == len(cells)
     for setting in SETTINGS:
         tried = [cell.method for cell in cells if cell.task == setting]
-        left_out = ALL_METHODS_BUT.get(setting, ())
-        assert set(METHODS) - set(left_out) <= set(tried)
+        left_out = LEFT_OUT.get(setting, ())
+        assert set(LAYOUT.methods) - set(left_out) <= set(tried)
 
 
 def test_settings_of_known_dispersion_share_another_posterior():
@@ -60,23 +69,23 @@ def test_losses_stand_in_the_order_of_the_windows(rows):
 
 @needs_data
 def test_a_gain_is_the_difference_of_two_losses(rows):
-    lines = {(one.table, *one.labels.values()): one for one in EXPERIMENT.lines(rows)}
+    found = {(one.table, *one.labels.values()): one for one in lines(rows)}
     setting = SETTINGS["paper-loo"]
-    loss = {name: lines["Losses", setting, name].raw.value for name in METHODS}
-    gain = lines["Gains", setting, "NPE", "stochastic"].raw
+    loss = {name: found["Losses", setting, name].raw.value for name in LAYOUT.methods}
+    gain = found["Gains", setting, "NPE", "stochastic"].raw
     expected = 100 * (loss["NPE"] - loss["stochastic"]) / loss["NPE"]
     assert gain.value == pytest.approx(expected, rel=1e-4)
     assert gain.paper == 54.4
     parts = "What each part takes off the loss", setting
-    added = lines[(*parts, "stochastic", "what context adds")].raw.value
+    added = found[(*parts, "stochastic", "what context adds")].raw.value
     assert added == pytest.approx(loss["pooled"] - loss["stochastic"], rel=1e-4)
-    shuffled = lines["Gains", setting, "shuffled", "stochastic"].raw
+    shuffled = found["Gains", setting, "shuffled", "stochastic"].raw
     assert shuffled.low < shuffled.value < shuffled.high
     assert shuffled.paper is None
 
 
 @needs_data
 def test_the_figure_of_parts_needs_every_part(rows):
-    assert set(EXPERIMENT.figures(rows)) == {"covid_decomposition"}
-    assert EXPERIMENT.figures(rows[rows["method"] != "pooled"]) == {}
-    assert set(EXPERIMENT.figures(rows)) <= set(EXPERIMENT.captions())
+    assert set(figures(rows)) == {"covid_decomposition"}
+    assert figures(rows[rows["method"] != "pooled"]) == {}
+    assert set(figures(rows)) <= set(CAPTIONS)

@@ -2,63 +2,47 @@
 
 import numpy as np
 import pytest
+import torch
 
-from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.engine.cell import Measurement
+from ma_sbi.protocols import Corrections
+from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.store import Store
-from ma_sbi_bench.real.experiment import RealExperiment
-from ma_sbi_bench.real.parts import Part
+from ma_sbi_bench.real.experiment import Layout, Part, conditional_part
 
-
-class Toy(RealExperiment):
-    """Two data sets; one has no baseline yet."""
-
-    name = "toy"
-    title = "Toy"
-    names = {"a": "first", "b": "second"}  # noqa: RUF012 (as the others have it)
-    head = "data"
-    methods = ("NPE", "better")
-    parts = (Part("all", "NPE", "better", "point"),)
-    about = ("day",)
-    group = "day"
-    block = 2
-    unit = "nats"
-    digits = 2
-
-    def cells(self, budget):
-        methods = {"a": self.methods, "b": self.methods[1:]}
-        return [
-            self.cell(method, task=task, seed=seed)
-            for task in methods
-            for method in methods[task]
-            for seed in range(2)
-        ]
-
-    def run(self, cell, laboratory):
-        days = np.arange(40.0)
-        loss = days % 2 + cell.seed - 0.5 * (cell.method == "better")
-        measured = [Measurement("loss", tuple(loss))]
-        if cell.method == "NPE":
-            measured.append(Measurement("day", tuple(days)))
-        return measured
-
-    def lines(self, rows):
-        return [*self.loss_lines(rows), *self.part_lines(rows)]
-
-    def loss_note(self, task, method, losses):
-        return f"{len(losses)} days"
+LAYOUT = Layout(
+    names={"a": "first", "b": "second"},
+    head="data",
+    methods=("NPE", "better"),
+    parts=(Part("all", "NPE", "better", "point"),),
+    about=("day",),
+    group="day",
+    unit="nats",
+    digits=2,
+    block=2,
+)
 
 
 @pytest.fixture
 def rows(tmp_path):
-    store, cells = Store(tmp_path), Toy().cells(Budget())
+    """Two data sets; one has no baseline yet."""
+    store, days = Store(tmp_path), np.arange(40.0)
+    cells = [
+        Cell("toy", 1, method, task=task, seed=seed)
+        for task, methods in {"a": LAYOUT.methods, "b": LAYOUT.methods[1:]}.items()
+        for method in methods
+        for seed in range(2)
+    ]
     for cell in cells:
-        store.write(cell, Toy().run(cell, None), 1.0)
+        loss = days % 2 + cell.seed - 0.5 * (cell.method == "better")
+        measured = [Measurement("loss", tuple(loss))]
+        if cell.method == "NPE":
+            measured.append(Measurement("day", tuple(days)))
+        store.write(cell, measured, 1.0)
     return store.rows(cells)
 
 
 def test_losses_are_means_over_seeds_of_data_that_have_a_baseline(rows):
-    losses = Toy().losses(rows)
+    losses = LAYOUT.losses(rows)
     assert set(losses) == {"a"}
     assert losses["a"]["day"].tolist() == list(range(40))
     np.testing.assert_allclose(losses["a"]["NPE"], np.arange(40) % 2 + 0.5)
@@ -66,16 +50,37 @@ def test_losses_are_means_over_seeds_of_data_that_have_a_baseline(rows):
 
 
 def test_a_mean_loss_is_drawn_in_blocks_of_neighbours(rows):
-    baseline, better, part = Toy().lines(rows)
+    note = "{}, {}: {} days".format
+    lines = LAYOUT.loss_lines(
+        rows, lambda task, method, table: note(task, method, len(table))
+    )
+    baseline, better = lines
     assert [line.labels["method"] for line in (baseline, better)] == ["NPE", "better"]
     assert baseline.labels["data"] == "first"
-    assert baseline.note == "40 days"
+    assert baseline.note == "a, NPE: 40 days"
     # Losses alternate: two neighbours have the mean, and leave no noise.
     assert baseline.raw.low == pytest.approx(1.0)
     assert baseline.raw.high == pytest.approx(1.0)
+    (part,) = LAYOUT.part_lines(rows)
     assert part.raw.value == pytest.approx(0.5)
 
 
+def test_methods_are_compared_with_one_that_has_losses(rows):
+    losses = LAYOUT.losses(rows)["a"]
+    assert {name: gain.gain for name, gain in LAYOUT.gains(losses, "NPE").items()} == {
+        "better": pytest.approx(0.5)
+    }
+    assert LAYOUT.gains(losses.drop(columns="NPE"), "NPE") == {}
+
+
 def test_the_figure_has_a_panel_for_data_that_have_all_parts(rows):
-    assert len(Toy().part_figure(rows).axes) == 1
-    assert Toy().part_figure(rows[rows["task"] == "b"]) is None
+    assert len(LAYOUT.part_figure("parts", rows)["parts"].axes) == 1
+    assert LAYOUT.part_figure("parts", rows[rows["task"] == "b"]) == {}
+
+
+def test_the_parts_of_a_shift_add_up_to_it():
+    x, zero = torch.arange(6.0).reshape(3, 2), torch.zeros(1, 3)
+    whole = Corrections(x[None] - 5.0, zero, zero)
+    marginal = Corrections(x[None] - 2.0, zero, zero)
+    conditional = conditional_part(x, whole, marginal)
+    torch.testing.assert_close(conditional.x, x[None] - 3.0)

@@ -10,8 +10,16 @@ from scipy import stats
 
 from bench.tests.engine.finishing import finish
 from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.real.instructions.table import DATA, METHODS, Instructions, _effects
-from ma_sbi_bench.real.worlds import RESPONSE_TIMES_FILE, missing_file
+from ma_sbi_bench.real.instructions.load import RESPONSE_TIMES_FILE
+from ma_sbi_bench.real.instructions.table import (
+    DATA,
+    LAYOUT,
+    Instructions,
+    _effects,
+    figures,
+)
+from ma_sbi_bench.real.instructions.table import lines as lines_of
+from ma_sbi_bench.real.source import missing_file
 
 EXPERIMENT = Instructions()
 SMALL = "ratcliff_rouder1998_exp1"
@@ -33,12 +41,12 @@ def rows(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lines(rows):
-    return {(one.table, *one.labels.values()): one for one in EXPERIMENT.lines(rows)}
+    return {(one.table, *one.labels.values()): one for one in lines_of(rows)}
 
 
 def test_there_is_a_loss_for_each_subject_under_each_instruction(rows, lines):
     losses = rows[rows["metric"] == "loss"]
-    assert set(losses["method"]) == set(METHODS)
+    assert set(losses["method"]) == set(LAYOUT.methods)
     assert all(losses["num_cases"] == 6)
     assert "6 cases of 3 subjects" in lines["Losses", DATA[SMALL], "NPE"].note
 
@@ -83,5 +91,5 @@ def test_no_figure_is_claimed_of_data_that_are_not_at_hand(lines):
 
 
 def test_the_figure_shows_the_parts(rows):
-    figure = EXPERIMENT.figures(rows)["instructions_decomposition"]
+    figure = figures(rows)["instructions_decomposition"]
     assert len(figure.axes[0].patches) == 6

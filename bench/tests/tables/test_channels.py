@@ -3,7 +3,14 @@
 import pytest
 
 from bench.tests.engine.finishing import finish
-from ma_sbi_bench.tables.channels import NUM_REGIMES, RELIABILITIES, Channels
+from ma_sbi_bench.tables.channels import (
+    CAPTIONS,
+    NUM_REGIMES,
+    RELIABILITIES,
+    Channels,
+    figures,
+)
+from ma_sbi_bench.tables.channels import lines as lines_of
 
 
 @pytest.fixture(scope="module")
@@ -13,7 +20,7 @@ def rows(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lines(rows):
-    return {(one.table, *one.labels.values()): one for one in Channels().lines(rows)}
+    return {(one.table, *one.labels.values()): one for one in lines_of(rows)}
 
 
 def test_there_is_a_line_for_each_channel_and_reliability(lines):
@@ -48,6 +55,6 @@ def test_draws_agree_with_the_closed_form(rows):
 
 
 def test_the_figure_has_a_panel_for_each_number_of_regimes(rows):
-    figure = Channels().figures(rows)["channels"]
+    figure = figures(rows)["channels"]
     assert [axis.get_title() for axis in figure.axes] == ["K = 4", "K = 2", "K = 16"]
-    assert set(Channels().captions()) == {"channels"}
+    assert set(CAPTIONS) == {"channels"}

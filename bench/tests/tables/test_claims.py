@@ -9,16 +9,19 @@ from ma_sbi_bench.engine.store import Store
 from ma_sbi_bench.tables.claims import (
     Lines,
     Unfinished,
-    against,
+    alike,
     at_least,
     at_most,
     difference,
     everywhere,
+    larger,
+    share,
     together,
     within,
 )
 from ma_sbi_bench.tables.comparing import Compared, Line
 from ma_sbi_bench.tables.paper_claims import CLAIMS, judge_claims
+from ma_sbi_bench.tables.presentation import PRESENTATIONS
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -53,7 +56,17 @@ def test_a_number_is_near_zero_far_from_it_or_neither():
 def test_a_difference_has_the_noise_of_both():
     found = difference(number(4.0, 10.0), number(0.0, 8.0))
     assert (found.value, found.low, found.high) == (3.0, -2.0, 8.0)
-    assert against(number(4.0, 10.0), number(0.0, 8.0))[0] == "open"
+
+
+def test_shares_are_judged_one_by_one_or_in_pairs():
+    ends = {"GL": (4.0, 10.0), "SLCP": (0.0, 8.0), "DDM": (20.0, 30.0)}
+    lines = Lines([Line("t", {"task": task}, closed=number(*ends[task])) for task in ends])
+    assert share(at_least, 15.0, task="GL")(lines) == ("fails", "7 % [4, 10]")
+    assert share(at_most, 9.0, task="SLCP")(lines) == ("holds", "4 % [0, 8]")
+    gl, slcp, ddm = ({"task": task} for task in ends)
+    assert larger(gl, slcp)(lines) == ("open", "7 % [4, 10] against 4 % [0, 8]")
+    assert larger(ddm, slcp)(lines)[0] == "holds"
+    assert alike(9.0, gl, slcp)(lines) == ("holds", "7 % [4, 10] and 4 % [0, 8]")
 
 
 def test_a_line_that_is_not_there_is_missing():
@@ -98,33 +111,37 @@ def test_with_nothing_finished_nothing_is_claimed():
     assert {one.outcome for one in claims} == {"not run"}
 
 
-def test_only_claims_of_the_experiments_at_hand_are_judged():
+def test_only_claims_of_given_experiments_are_judged():
     assert {one.experiment for one in judge_claims({"theorem_1": ()})} == {"theorem_1"}
 
 
 def judged(experiments, folder):
-    """Judge by the committed rows; the name of a judge says which claim it is."""
+    """Judge by the committed rows."""
     store = Store(folder, RESULTS)
     lines = {
-        name: EXPERIMENTS[name].lines(store.rows(EXPERIMENTS[name].cells(Budget())))
+        name: PRESENTATIONS[name].lines(store.rows(EXPERIMENTS[name].cells(Budget())))
         for name in experiments
     }
-    names = [judge.__name__ for _, name, judge in CLAIMS if name in experiments]
-    return dict(zip(names, judge_claims(lines), strict=True))
+    return {claim.said: claim for claim in judge_claims(lines)}
+
+
+def find(claims, words):
+    (found,) = (claim for said, claim in claims.items() if words in said)
+    return found
 
 
 def test_outcomes_follow_from_the_committed_rows(tmp_path):
     claims = judged(["main_results", "channels", "rope_sweeps"], tmp_path)
-    assert claims["_concat_collapses"].outcome == "holds"
-    assert claims["_tracks_information"].outcome == "in part"
-    assert claims["_rope_emd_helps"].outcome == "fails"
-    assert claims["_rope_recovers"].outcome == "open"
-    assert claims["_closes_the_gap"].found.startswith("GL: ")
+    assert find(claims, "context as an input").outcome == "holds"
+    assert find(claims, "I / log K").outcome == "in part"
+    assert find(claims, "RoPE-EMD with true").outcome == "fails"
+    assert find(claims, "recovers in part").outcome == "open"
+    assert find(claims, "all five tasks").found.startswith("GL: ")
 
 
 @pytest.mark.slow
 def test_every_claim_is_judged_by_the_committed_rows_but_that_on_missing_data(tmp_path):
-    claims = judged({name for _, name, _ in CLAIMS}, tmp_path)
-    not_run = {name for name, one in claims.items() if one.outcome == "not run"}
-    assert not_run == {"_instructions"}
+    claims = judged({claim.experiment for claim in CLAIMS}, tmp_path)
+    (not_run,) = (said for said, one in claims.items() if one.outcome == "not run")
+    assert "Evans and Hawkins" in not_run
     assert all(one.found for one in claims.values())

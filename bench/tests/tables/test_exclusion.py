@@ -6,8 +6,17 @@ import pytest
 
 from bench.tests.engine.finishing import finish
 from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.real.worlds import COVID_FILE, backbone_of, missing_file
-from ma_sbi_bench.tables.exclusion import COVID, REPEATED, STAND_INS, TABLE, ExclusionTable
+from ma_sbi_bench.real.backbones import backbone_of
+from ma_sbi_bench.real.covid.load import COVID_FILE
+from ma_sbi_bench.real.source import missing_file
+from ma_sbi_bench.tables.exclusion import (
+    COVID,
+    REPEATED,
+    STAND_INS,
+    TABLE,
+    ExclusionTable,
+)
+from ma_sbi_bench.tables.exclusion import lines as lines_of
 
 EXPERIMENT = ExclusionTable()
 
@@ -20,7 +29,7 @@ def lines(tmp_path_factory):
         if cell.task in ("SLCP", "SIR") and (cell.method == "true" or cell.task == "SLCP")
     ]
     rows = finish(EXPERIMENT, tmp_path_factory.mktemp("exclusion"), cells)
-    return {(one.table, *one.labels.values()): one for one in EXPERIMENT.lines(rows)}
+    return {(one.table, *one.labels.values()): one for one in lines_of(rows)}
 
 
 def test_a_clean_context_tells_all_of_the_departure_and_nothing_of_the_simulations(lines):
@@ -80,7 +89,7 @@ def test_prior_simulations_pass_on_real_windows(tmp_path):
         for cell in EXPERIMENT.cells(Budget(quick=True))
         if (cell.task, cell.method) == (COVID, "prior")
     ]
-    lines = EXPERIMENT.lines(finish(EXPERIMENT, tmp_path, cells))
+    lines = lines_of(finish(EXPERIMENT, tmp_path, cells))
     found = {line.labels["R² of"]: line for line in lines if line.labels["data"] == COVID}
     assert found["x_sim"].raw.value < 0.05 < found["x_obs"].raw.value
     assert "284 rows" in found["x_sim"].note

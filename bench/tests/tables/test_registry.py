@@ -10,6 +10,7 @@ from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.store import Store
 from ma_sbi_bench.real.experiment import RealExperiment
 from ma_sbi_bench.report.tables import make_tables
+from ma_sbi_bench.tables.presentation import PRESENTATIONS
 from ma_sbi_bench.tables.registry import EXPERIMENTS, get_experiment
 from ma_sbi_bench.tasks import get_task
 from ma_sbi_bench.trials.experiment import EXTRA_ROWS, TrialExperiment
@@ -99,15 +100,16 @@ def test_more_seeds_add_cells_and_keep_the_others(experiment):
 def test_with_nothing_finished_there_is_nothing_to_show(experiment, tmp_path):
     rows = Store(tmp_path).rows([])
     assert all(
-        line.raw is None or line.raw.paper is not None for line in experiment.lines(rows)
+        line.raw is None or line.raw.paper is not None
+        for line in PRESENTATIONS[experiment.name].lines(rows)
     )
     if experiment.cells(Budget()):
-        assert experiment.figures(rows) == {}
+        assert PRESENTATIONS[experiment.name].figures(rows) == {}
 
 
 @every
 def test_every_figure_has_a_caption_that_is_a_sentence(experiment):
-    for caption in experiment.captions().values():
+    for caption in PRESENTATIONS[experiment.name].captions.values():
         assert caption[0].isupper()
         assert caption.rstrip().endswith(".")
 
@@ -155,8 +157,10 @@ def test_every_trial_has_a_line_and_every_share_its_ends(experiment, tmp_path):
         if "keep_draws" in cell.settings:
             measured.append(Measurement("draws", tuple(rng.random(800))))
         store.write(cell, measured, 1.0)
-    lines = experiment.lines(store.rows(cells))
-    assert set(experiment.figures(store.rows(cells))) == set(experiment.captions())
+    lines = PRESENTATIONS[experiment.name].lines(store.rows(cells))
+    assert set(PRESENTATIONS[experiment.name].figures(store.rows(cells))) == set(
+        PRESENTATIONS[experiment.name].captions
+    )
     shown = [row for table in make_tables(lines) for row in table.rows]
     assert not [entry for row in shown for entry in row if entry.text in ("nan", "<NA>")]
     named = {line.labels["method"] for line in lines if "method" in line.labels}

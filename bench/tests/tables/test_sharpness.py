@@ -6,7 +6,16 @@ import pytest
 
 from bench.tests.engine.finishing import finish
 from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.tables.sharpness import ESTIMATED, EXACT, LAWS, OTHERS, RHOS, Sharpness
+from ma_sbi_bench.tables.sharpness import (
+    ESTIMATED,
+    EXACT,
+    LAWS,
+    OTHERS,
+    RHOS,
+    Sharpness,
+    figures,
+    lines,
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +30,7 @@ def rows(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tables(rows):
     tables = {}
-    for line in Sharpness().lines(rows):
+    for line in lines(rows):
         tables.setdefault(line.table, {})[tuple(line.labels.values())] = line
     return tables
 
@@ -70,6 +79,6 @@ def test_the_variance_in_place_of_the_proxy_breaks_the_bound(tables):
 
 
 def test_the_figure_has_a_curve_for_each_law(rows):
-    figure = Sharpness().figures(rows)["sharpness"]
+    figure = figures(rows)["sharpness"]
     curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == len(RHOS)]
     assert len(curves) == rows["method"].nunique()

@@ -4,12 +4,13 @@ import pytest
 
 from bench.tests.engine.finishing import finish
 from ma_sbi_bench.tables.theorem_1 import PATTERNS, Theorem1
+from ma_sbi_bench.tables.theorem_1 import lines as lines_of
 
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
     rows = finish(Theorem1(), tmp_path_factory.mktemp("theorem_1"))
-    return {tuple(line.labels.values()): line for line in Theorem1().lines(rows)}
+    return {tuple(line.labels.values()): line for line in lines_of(rows)}
 
 
 def test_every_figure_of_the_paper_is_reproduced(lines):
@@ -42,4 +43,4 @@ def test_information_about_one_coordinate_does_not_recover_the_oracle(lines):
 
 
 def test_lines_of_nothing_are_nothing(tmp_path):
-    assert Theorem1().lines(finish(Theorem1(), tmp_path, cells=[])) == []
+    assert lines_of(finish(Theorem1(), tmp_path, cells=[])) == []

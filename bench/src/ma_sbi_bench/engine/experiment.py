@@ -1,20 +1,16 @@
-"""What every experiment offers: a grid of cells, and tables and figures of their rows."""
+"""What every experiment offers: a grid of cells, and the numbers of each."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 
 if TYPE_CHECKING:  # processes that only run cells start without them
-    import pandas as pd
-    from matplotlib.figure import Figure
-
     from ma_sbi_bench.engine.budget import Budget
     from ma_sbi_bench.engine.models import Laboratory
-    from ma_sbi_bench.tables.comparing import Line
 
 __all__ = ["Experiment"]
 
@@ -45,10 +41,6 @@ class Experiment(ABC):
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
         """Compute the numbers of a cell."""
 
-    @abstractmethod
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Put finished rows beside the paper's, as far as there are any."""
-
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
         """Name the posteriors that a cell needs; none here."""
         return ()
@@ -56,14 +48,6 @@ class Experiment(ABC):
     def cost(self, cell: Cell) -> float:
         """Guess how long a cell takes, in any unit; the longest start first."""
         return 0.0
-
-    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
-        """Draw finished rows; a figure for each name, which is also its caption's key."""
-        return {}
-
-    def captions(self) -> Mapping[str, str]:
-        """Say what each figure shows."""
-        return {}
 
     def missing(self, cell: Cell) -> str:
         """Say what is not at hand to run a cell, such as data; empty if nothing is."""

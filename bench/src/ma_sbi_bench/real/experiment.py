@@ -1,58 +1,170 @@
-"""Experiments on real data: a loss of every case under every method, without any oracle."""
+"""Experiments on real data: a loss of every case under every method.
+
+Real data have no oracle, so there is no gap to close: a part of a correction is judged by
+how much it lowers the loss of the posterior that nothing corrects.
+"""
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
+from torch import Tensor
 
 from ma_sbi.metrics import PairedGain, paired_gain
-from ma_sbi_bench.engine.cell import Backbone, Cell
+from ma_sbi.protocols import Corrections
+from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.plots.parts import plot_parts
-from ma_sbi_bench.real.parts import Part, preflight_lines
-from ma_sbi_bench.real.worlds import backbone_of
+from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.real.backbones import backbone_of
+from ma_sbi_bench.real.preflight import PREFLIGHT, measure_preflight
 from ma_sbi_bench.tables.comparing import Compared, Line
 
-__all__ = ["BASELINE", "PREFLIGHT", "RealExperiment"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "BASELINE",
+    "PRIOR",
+    "Layout",
+    "Part",
+    "RealExperiment",
+    "conditional_part",
+    "usual_parts",
+]
 
 BASELINE = "NPE"
-PREFLIGHT = "preflight"
-"""The cell that looks at the residuals, before any correction."""
+PRIOR = "prior"
+
+
+class Part(NamedTuple):
+    """A part of a correction: what a method gains over another.
+
+    Attributes:
+        label: What the difference between the two is.
+        over: The method without it.
+        method: The method with it.
+        variant: ``"point"`` or ``"stochastic"``.
+    """
+
+    label: str
+    over: str
+    method: str
+    variant: str
+
+
+def usual_parts(point: str, pooled: str, whole: str = "stochastic") -> tuple[Part, ...]:
+    """List the parts of a point correction, and of a stochastic one.
+
+    Args:
+        point: The method that shifts every case.
+        pooled: The method that draws from all residuals, whatever the context.
+        whole: The method that draws from the residuals of the context.
+    """
+    return (
+        Part("marginal", BASELINE, "marginal-only", "point"),
+        Part("conditional", BASELINE, "conditional-only", "point"),
+        Part("both", BASELINE, point, "point"),
+        Part("breadth, no context", BASELINE, pooled, "stochastic"),
+        Part("what context adds", pooled, whole, "stochastic"),
+        Part("breadth and context", BASELINE, whole, "stochastic"),
+    )
+
+
+def conditional_part(x: Tensor, whole: Corrections, marginal: Corrections) -> Corrections:
+    """Shift x by the whole shift less the marginal one.
+
+    Args:
+        x: Observations, shape ``(n, dim_x)``.
+        whole: What a point corrector makes of them.
+        marginal: What one makes of them that ignores the context.
+    """
+    return whole._replace(x=x + whole.x - marginal.x)
 
 
 class RealExperiment(Experiment):
-    """An experiment whose cells have a ``"loss"`` for each case of a data set.
+    """An experiment whose cells have a ``"loss"`` for each case of a data set."""
+
+    def backbones(self, cell: Cell) -> Sequence[Backbone]:
+        """Name the posterior of a case."""
+        return (backbone_of(cell),)
+
+    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+        """Score a method on every case, or measure the residuals."""
+        world = json.dumps(self.world(cell), sort_keys=True)
+        study = _prepared(self.prepare, world, cell.seed, str(laboratory.folder))
+        if cell.method == PREFLIGHT:
+            groups = study.held_out_together
+            return measure_preflight(
+                study.regime, study.x, study.predicted, groups, cell.seed
+            )
+        if cell.method == PRIOR:
+            return [self.loss(study.prior_losses(), cell)]
+        measured = self.measure(study, cell)
+        if cell.method == BASELINE:
+            about = self.about(study, cell)
+            measured += [Measurement(name, tuple(about[name])) for name in about]
+        return measured
+
+    def loss(self, losses: np.ndarray, cell: Cell) -> Measurement:
+        """Keep the loss of each case."""
+        draws = cell.settings["draws"]
+        return Measurement("loss", tuple(losses.tolist()), num_draws=draws)
+
+    @abstractmethod
+    def world(self, cell: Cell) -> dict[str, Any]:
+        """Choose what decides the study of a cell, whatever its method."""
+
+    @staticmethod
+    @abstractmethod
+    def prepare(world: Mapping[str, Any], seed: int, laboratory: Laboratory) -> Any:
+        """Prepare the study of a world, which all methods share."""
+
+    @abstractmethod
+    def measure(self, study: Any, cell: Cell) -> list[Measurement]:
+        """Score a method on every case."""
+
+    @abstractmethod
+    def about(self, study: Any, cell: Cell) -> dict[str, list[int]]:
+        """Describe the cases by whole numbers, which the baseline's cell keeps."""
+
+
+@lru_cache(maxsize=2)
+def _prepared(prepare: Callable[..., Any], world: str, seed: int, folder: str) -> Any:
+    return prepare(json.loads(world), seed, Laboratory(folder))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the losses of a data set are compared and shown.
 
     Attributes:
         names: What the tables call each task of a cell.
         head: Head of the column of these names.
         methods: Methods in the order of the tables.
-        parts: Parts of the correction, each the gain of a method over another.
+        parts: Parts of the correction.
         about: What the baseline's cell says of the cases, one whole number each.
         group: The one of these whose neighbours are alike.
-        block: How many neighbours a bootstrap draws together.
         unit: Unit of the loss.
         digits: Decimals of a loss.
+        block: How many neighbours a bootstrap draws together.
     """
 
-    names: ClassVar[Mapping[str, str]]
-    head: ClassVar[str]
-    methods: ClassVar[Sequence[str]]
-    parts: ClassVar[Sequence[Part]]
-    about: ClassVar[Sequence[str]]
-    group: ClassVar[str]
-    block: ClassVar[int] = 1
-    unit: ClassVar[str]
-    digits: ClassVar[int]
-
-    def backbones(self, cell: Cell) -> Sequence[Backbone]:
-        """Name the posterior of a case."""
-        return (backbone_of(cell),)
+    names: Mapping[str, str]
+    head: str
+    methods: Sequence[str]
+    parts: Sequence[Part]
+    about: Sequence[str]
+    group: str
+    unit: str
+    digits: int
+    block: int = 1
 
     def losses(self, rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         """Gather the losses of each task: cases by methods, a mean over seeds."""
@@ -61,48 +173,55 @@ class RealExperiment(Experiment):
             baseline = part[part["method"] == BASELINE].drop_duplicates("metric")
             if baseline.empty:
                 continue
-            said = baseline.set_index("metric")["values"]
+            about = baseline.set_index("metric")["values"]
             found = {
                 str(method): np.mean(np.stack(group["values"].tolist()), axis=0)
                 for method, group in part[part["metric"] == "loss"].groupby("method")
             }
             tables[str(task)] = pd.DataFrame(
-                {name: said[name].astype(int) for name in self.about}
+                {name: about[name].astype(int) for name in self.about}
                 | {name: found[name] for name in self.methods if name in found}
             )
         return tables
 
-    def gain(self, losses: pd.DataFrame, over: str, method: str) -> PairedGain:
-        """Compare two methods on the same cases."""
-        return self._paired(losses, losses[over], losses[method])
+    def gain(
+        self, losses: pd.DataFrame, over: str | None, method: str | None
+    ) -> PairedGain:
+        """Compare two methods on the same cases; None has a loss of zero."""
+        zero = np.zeros(len(losses))
+        first, second = (zero if one is None else losses[one] for one in (over, method))
+        return paired_gain(first, second, time=losses[self.group], block=self.block)
 
-    def _paired(self, losses: pd.DataFrame, over: Any, method: Any) -> PairedGain:
-        return paired_gain(over, method, time=losses[self.group], block=self.block)
+    def gains(self, losses: pd.DataFrame, over: str) -> dict[str, PairedGain]:
+        """Compare every other method with one; none if it has no losses yet."""
+        others = [one for one in self.methods if one in losses and one != over]
+        return {one: self.gain(losses, over, one) for one in others if over in losses}
 
-    @abstractmethod
-    def loss_note(self, task: str, method: str, losses: pd.DataFrame) -> str:
-        """Say what a mean loss is of."""
+    def loss_lines(
+        self, rows: pd.DataFrame, note: Callable[[str, str, pd.DataFrame], str]
+    ) -> list[Line]:
+        """Show the mean loss of every method.
 
-    def loss_lines(self, rows: pd.DataFrame) -> list[Line]:
-        """Show the mean loss of every method."""
-        lines = []
-        for task, losses in self.losses(rows).items():
-            for method in [one for one in self.methods if one in losses]:
+        Args:
+            rows: Finished rows.
+            note: Says what a mean loss is of, by task, method and table of losses.
+        """
+        return [
+            self._line(
+                "Losses",
+                task,
+                {"method": method},
                 # The interval of a mean is that of its gain over a loss of zero.
-                mean = self._paired(losses, losses[method], np.zeros(len(losses)))
-                lines.append(
-                    Line(
-                        "Losses",
-                        {self.head: self.names[task], "method": method},
-                        raw=Compared(mean.gain, mean.low, mean.high, digits=self.digits),
-                        metric=self.unit,
-                        note=self.loss_note(task, method, losses),
-                    )
-                )
-        return lines
+                self.gain(losses, method, None),
+                note(task, method, losses),
+            )
+            for task, losses in self.losses(rows).items()
+            for method in self.methods
+            if method in losses
+        ]
 
     def part_gains(self, rows: pd.DataFrame) -> dict[str, dict[Part, PairedGain]]:
-        """Compute what each part takes off the loss, on each task that has them all."""
+        """Compute how much each part lowers the loss, on each task that has them all."""
         return {
             task: {part: self.gain(losses, part.over, part.method) for part in self.parts}
             for task, losses in self.losses(rows).items()
@@ -110,38 +229,37 @@ class RealExperiment(Experiment):
         }
 
     def part_lines(self, rows: pd.DataFrame) -> list[Line]:
-        """Show what each part takes off the loss."""
+        """Show how much each part lowers the loss."""
         return [
-            Line(
+            self._line(
                 "What each part takes off the loss",
-                {
-                    self.head: self.names[task],
-                    "variant": part.variant,
-                    "part": part.label,
-                },
-                raw=Compared(gain.gain, gain.low, gain.high, digits=self.digits),
-                metric=self.unit,
+                task,
+                {"variant": part.variant, "part": part.label},
+                gain,
             )
             for task, gains in self.part_gains(rows).items()
             for part, gain in gains.items()
         ]
 
-    def part_figure(self, rows: pd.DataFrame) -> Figure | None:
-        """Draw what each part takes off the loss; None if nothing has them all."""
+    def part_figure(self, name: str, rows: pd.DataFrame) -> dict[str, Figure]:
+        """Draw how much each part lowers the loss; nothing if no task has them all."""
+        from ma_sbi_bench.plots.parts import plot_parts
+
         gains = {self.names[task]: found for task, found in self.part_gains(rows).items()}
-        return plot_parts(gains, unit=self.unit) if gains else None
+        return {name: plot_parts(gains, unit=self.unit)} if gains else {}
 
-    def name_of_residuals(self, task: str) -> str:
-        """Name what residuals belong to."""
-        return self.names[task]
-
-    def residual_lines(self, rows: pd.DataFrame) -> list[Line]:
-        """Tell what the residuals say before a corrector is chosen."""
-        before = rows[rows["method"] == PREFLIGHT]
-        return [
-            line
-            for task, part in before.groupby("task", sort=False)
-            for line in preflight_lines(
-                part, {self.head: self.name_of_residuals(str(task))}
-            )
-        ]
+    def _line(
+        self,
+        table: str,
+        task: str,
+        labels: dict[str, str],
+        gain: PairedGain,
+        note: str = "",
+    ) -> Line:
+        return Line(
+            table,
+            {self.head: self.names[task], **labels},
+            raw=Compared(gain.gain, gain.low, gain.high, digits=self.digits),
+            metric=self.unit,
+            note=note,
+        )

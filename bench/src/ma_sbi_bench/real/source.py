@@ -12,7 +12,15 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DATA_VARIABLE", "REMOTES", "Remote", "fetch", "tidy_file", "tidy_folder"]
+__all__ = [
+    "DATA_VARIABLE",
+    "REMOTES",
+    "Remote",
+    "fetch",
+    "missing_file",
+    "tidy_file",
+    "tidy_folder",
+]
 
 DATA_VARIABLE = "MA_SBI_DATA"
 CACHE_NAME = "ma-sbi"
@@ -127,6 +135,15 @@ def tidy_file(name: str) -> Path:
             f"{name} is not in {str(folder)!r}, the folder that {DATA_VARIABLE} names"
         )
     return path
+
+
+def missing_file(name: str) -> str:
+    """Say why a file of the tidy layout cannot be read; empty if it is there."""
+    try:
+        tidy_file(name)
+    except FileNotFoundError as error:
+        return str(error)
+    return ""
 
 
 def fetch(name: str) -> Path:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.tables.comparing import Compared, Line, exactly
+from ma_sbi_bench.tables.comparing import Compared, Line, exactly, mean_over_seeds
 from ma_sbi_bench.theory import (
     discrete_information,
     erasure_channel,
@@ -22,15 +21,22 @@ from ma_sbi_bench.theory import (
     symmetric_channel,
 )
 
-__all__ = ["Channels"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["CAPTIONS", "Channels", "figures", "lines"]
 
 CHANNELS: dict[str, Callable[[int, float], np.ndarray]] = {
     "wrong": symmetric_channel,
     "missing": erasure_channel,
 }
 RELIABILITIES = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)
-PAPER_REGIMES = 4
-NUM_REGIMES = (PAPER_REGIMES, 2, 16)
+NUM_REGIMES = (4, 2, 16)  # the paper's first
+CAPTIONS = {
+    "channels": "Gap closed against I / log K for contexts that are missing or wrong with "
+    "some probability. On the grey line both are equal, as the paper says for K = 4 (its "
+    "Figure 3a). Bars, mostly hidden, are 95 % intervals."
+}
 
 
 class Channels(Experiment):
@@ -86,65 +92,42 @@ class Channels(Experiment):
             Measurement("closed_error", tuple(e for _, e in seen), num_draws=num_draws),
         ]
 
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Put the gap closed beside I / log K."""
-        lines = []
-        for (num_regimes, channel), found in _curves(rows).items():
-            for i, reliability in enumerate(found["reliabilities"]):
-                share = found["share"][i]
-                middle, half = found["closed_seen"][i], 1.96 * found["closed_error"][i]
-                lines.append(
-                    Line(
-                        f"K = {num_regimes}",
-                        {"context not right is": channel, "right": f"{reliability:.0%}"},
-                        raw=exactly(share),
-                        closed=Compared(
-                            100 * middle,
-                            100 * (middle - half),
-                            100 * (middle + half),
-                            implied=100 * share,
-                            digits=0,
-                        ),
-                        metric="I / log K",
-                        note=f"closed form: {found['closed'][i]:.1%}",
-                    )
+
+def lines(rows: pd.DataFrame) -> Sequence[Line]:
+    """Put the gap closed beside I / log K."""
+    made = []
+    for (num_regimes, channel), found in _curves(rows).items():
+        for i, reliability in enumerate(found["reliabilities"]):
+            share = found["share"][i]
+            middle, half = found["closed_seen"][i], 1.96 * found["closed_error"][i]
+            made.append(
+                Line(
+                    f"K = {num_regimes}",
+                    {"context not right is": channel, "right": f"{reliability:.0%}"},
+                    raw=exactly(share),
+                    closed=Compared(
+                        100 * middle,
+                        100 * (middle - half),
+                        100 * (middle + half),
+                        implied=100 * share,
+                        digits=0,
+                    ),
+                    metric="I / log K",
+                    note=f"closed form: {found['closed'][i]:.1%}",
                 )
-        return lines
+            )
+    return made
 
-    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
-        """Draw the gap closed against I / log K, one panel for each K."""
-        if not len(rows):
-            return {}
-        curves = _curves(rows)
-        numbers = list(dict.fromkeys(number for number, _ in curves))
-        figure = Figure(figsize=(3 * max(len(numbers), 1), 3.2), layout="constrained")
-        panels = figure.subplots(1, max(len(numbers), 1), sharey=True, squeeze=False)[0]
-        for axis, number in zip(panels, numbers, strict=False):
-            axis.plot([0, 1], [0, 1], color="0.6", lw=0.8, label="gap = I / log K")
-            for channel in CHANNELS:
-                if (number, channel) in curves:
-                    found = curves[number, channel]
-                    axis.errorbar(
-                        found["share"],
-                        found["closed_seen"],
-                        yerr=1.96 * found["closed_error"],
-                        marker="o",
-                        ms=3,
-                        lw=1.2,
-                        label=channel,
-                    )
-            axis.set(title=f"K = {number}", xlabel="I / log K")
-        panels[0].set_ylabel("gap closed")
-        panels[0].legend(fontsize=8, frameon=False)
-        return {"channels": figure}
 
-    def captions(self) -> Mapping[str, str]:
-        """Say what the figure shows."""
-        return {
-            "channels": "Gap closed against I / log K for contexts that are missing or "
-            "wrong with some probability. On the grey line both are equal, as the paper "
-            "says for K = 4 (its Figure 3a). Bars, mostly hidden, are 95 % intervals."
-        }
+def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+    """Draw the gap closed against I / log K, one panel for each K."""
+    from ma_sbi_bench.plots.theory import plot_channels
+
+    panels: dict[str, dict[str, Any]] = {}
+    for (number, channel), found in _curves(rows).items():
+        curve = found["share"], found["closed_seen"], 1.96 * found["closed_error"]
+        panels.setdefault(f"K = {number}", {})[channel] = curve
+    return {"channels": plot_channels(panels)} if panels else {}
 
 
 def _measure(
@@ -176,11 +159,7 @@ def _curves(rows: pd.DataFrame) -> dict[tuple[int, str], dict[str, np.ndarray]]:
     number = rows["settings"].map(lambda settings: settings["regimes"])
     for key, part in rows.groupby([number, "method"], sort=False):
         num_regimes, channel = cast("tuple[int, str]", key)
-        found = {
-            str(metric): np.mean(list(some["values"]), axis=0)
-            for metric, some in part.groupby("metric", sort=False)
-        }
-        found["closed_error"] = found["closed_error"] / math.sqrt(part["seed"].nunique())
+        found = mean_over_seeds(part, errors=("closed_error",))
         found["share"] = found["information"] / math.log(num_regimes)
         found["reliabilities"] = np.array(part["settings"].iloc[0]["reliabilities"])
         curves[num_regimes, channel] = found

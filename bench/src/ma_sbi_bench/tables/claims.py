@@ -8,26 +8,29 @@ both. One on several tasks holds **in part** if it holds on some of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from ma_sbi_bench.tables.comparing import Compared, Line
 
 __all__ = [
+    "Case",
     "Claim",
     "Found",
     "Lines",
     "Outcome",
     "Unfinished",
-    "against",
+    "alike",
     "at_least",
     "at_most",
     "by_verdict",
     "difference",
     "everywhere",
+    "larger",
     "missing",
     "percent",
+    "share",
     "together",
     "within",
 ]
@@ -35,6 +38,7 @@ __all__ = [
 Outcome = Literal["holds", "in part", "fails", "open", "not run"]
 Found = tuple[Outcome, str]
 """An outcome, and the number behind it."""
+Labels = Mapping[str, str | float]
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,10 @@ class Lines:
         return first
 
 
+Case = Callable[[Lines], Found]
+"""Judges one case of a claim."""
+
+
 def at_least(number: Compared, limit: float) -> Outcome:
     """Say whether a number is above a limit."""
     if number.low > limit:
@@ -140,10 +148,50 @@ def difference(first: Compared, second: Compared) -> Compared:
     return Compared(value, value - half, value + half)
 
 
-def against(first: Compared, second: Compared) -> Found:
-    """Say whether the first share is larger."""
-    words = f"{percent(first)} against {percent(second)}"
-    return at_least(difference(first, second), 0.0), words
+def share(
+    criterion: Callable[..., Outcome],
+    *limits: float,
+    table: str = "",
+    **labels: str | float,
+) -> Case:
+    """Judge a share of the gap.
+
+    Args:
+        criterion: Says of the share and the limits whether the claim holds.
+        *limits: Limits of the criterion.
+        table: A part of the table's title.
+        **labels: Labels of the line.
+    """
+
+    def judge(lines: Lines) -> Found:
+        one = lines.share(table, **labels)
+        return criterion(one, *limits), percent(one)
+
+    return judge
+
+
+def larger(first: Labels, second: Labels, table: str = "", **labels: str | float) -> Case:
+    """Judge whether one share is larger than another, which differs in some labels."""
+
+    def judge(lines: Lines) -> Found:
+        one, other = (lines.share(table, **labels, **more) for more in (first, second))
+        outcome = at_least(difference(one, other), 0.0)
+        return outcome, f"{percent(one)} against {percent(other)}"
+
+    return judge
+
+
+def alike(
+    limit: float, first: Labels, second: Labels, table: str = "", **labels: str | float
+) -> Case:
+    """Judge whether two shares differ by less than a limit, in points."""
+
+    def judge(lines: Lines) -> Found:
+        one, other = (lines.share(table, **labels, **more) for more in (first, second))
+        outcome = within(difference(one, other), limit)
+        return outcome, f"{percent(one)} and {percent(other)}"
+
+    return judge
 
 
 def everywhere(outcomes: Iterable[Outcome]) -> Outcome:

@@ -14,23 +14,27 @@ is no gap to close.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from ma_sbi.metrics import GapClosed
+from ma_sbi_bench.tables.paper import Printed
 
 __all__ = [
     "Compared",
     "Line",
     "Verdict",
+    "beside",
     "closed_share",
     "estimate",
     "exactly",
     "implied_share",
+    "mean_over_seeds",
 ]
 
 Verdict = Literal["reproduced", "better", "not reproduced", "too noisy", ""]
@@ -110,7 +114,7 @@ class Line:
     """
 
     table: str
-    labels: dict[str, str | int | float]
+    labels: Mapping[str, str | int | float]
     raw: Compared | None = None
     closed: Compared | None = None
     log_score: Compared | None = None
@@ -159,6 +163,23 @@ def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:
     return Compared(mean, mean - half, mean + half, **known)  # type: ignore[arg-type]
 
 
+def mean_over_seeds(
+    rows: pd.DataFrame, errors: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Average the values of each metric over seeds.
+
+    Args:
+        rows: Rows of the same cell at different seeds.
+        errors: Metrics that are standard errors: of the mean they are smaller.
+    """
+    found = {
+        str(metric): np.mean(list(part["values"]), axis=0)
+        for metric, part in rows.groupby("metric", sort=False)
+    }
+    root = math.sqrt(rows["seed"].nunique())
+    return found | {metric: found[metric] / root for metric in errors}
+
+
 def exactly(value: float, **known: object) -> Compared:
     """Give a number that has no noise, as a closed form: only rounding is allowed for.
 
@@ -167,6 +188,18 @@ def exactly(value: float, **known: object) -> Compared:
         **known: Other attributes of :class:`Compared`.
     """
     return Compared(float(value), float(value), float(value), **known)  # type: ignore[arg-type]
+
+
+def beside(figure: Printed | None, digits: int = 3) -> dict[str, Any]:
+    """Give the attributes of :class:`Compared` that a printed figure decides.
+
+    Args:
+        figure: What the paper prints, if anything.
+        digits: Decimals of ours where it prints nothing.
+    """
+    if figure is None:
+        return {"digits": digits}
+    return {"paper": figure.value, "digits": figure.digits}
 
 
 def closed_share(

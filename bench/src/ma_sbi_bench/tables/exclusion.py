@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,32 +21,24 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.real import (
-    PAPER_COUNTRIES,
-    covid_windows,
-    load_covid,
-    load_evans_hawkins,
-    load_response_times,
-)
-from ma_sbi_bench.real.covid.study import WindowStudy
-from ma_sbi_bench.real.instructions.study import InstructionStudy, cut_cells
-from ma_sbi_bench.real.worlds import (
-    COVID_FILE,
-    EVANS_HAWKINS_FOLDER,
+from ma_sbi_bench.real.backbones import Simulator, backbone_of, predict
+from ma_sbi_bench.real.covid.load import COVID_FILE, PAPER_COUNTRIES, load_covid
+from ma_sbi_bench.real.covid.study import fortnight_backbone
+from ma_sbi_bench.real.covid.windows import covid_windows
+from ma_sbi_bench.real.instructions.study import (
     NUM_TRIALS,
-    RESPONSE_TIMES_FILE,
-    as_setting,
-    backbone_of,
-    fortnight_backbone,
-    missing_file,
+    file_of,
+    load_cells,
     trials_backbone,
 )
-from ma_sbi_bench.tables.comparing import Compared, Line
+from ma_sbi_bench.real.source import missing_file
+from ma_sbi_bench.tables.comparing import Compared, Line, beside
+from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks import DDM, get_task
 from ma_sbi_bench.tasks.ddm import density_summary
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
-__all__ = ["ExclusionTable"]
+__all__ = ["ExclusionTable", "lines"]
 
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "SLCP": ("slcp", {}),
@@ -59,35 +52,23 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
 """Task and options behind each label."""
 
 COVID = "COVID + OxCGRT"
-EVANS_HAWKINS = "Evans-Hawkins"
 RESPONSE_TIMES = {
     "Forstmann 2008": "forstmann2008",
     "Cavanagh 2011": "cavanagh2011_dbs",
-    EVANS_HAWKINS: "evans_hawkins",
+    "Evans-Hawkins": "evans_hawkins",
 }
 FILES = {
     COVID: COVID_FILE,
-    **dict.fromkeys(RESPONSE_TIMES, RESPONSE_TIMES_FILE),
-    EVANS_HAWKINS: EVANS_HAWKINS_FOLDER,
+    **{label: file_of(data) for label, data in RESPONSE_TIMES.items()},
 }
-"""What has to be at hand for real data, by label."""
+"""The file of real data, by label."""
 
 STAND_INS = ("prior", "predicted")
-
 VARIABLES = {
     "sim": "x_sim",
     "obs": "x_obs",
     "delta": "delta",
     "columns": "delta, columns alike",
-}
-# R^2 of x_sim, x_obs and delta, each with its decimals.
-PAPER = {
-    "SLCP": ((-0.002, 3), (0.007, 3), (1.00, 2)),
-    "SIR": ((-0.001, 3), (0.49, 2), (0.70, 2)),
-    "DDM": ((0.000, 3), (0.022, 3), (1.00, 2)),
-    "Two Moons": ((0.001, 3), (0.053, 3), (1.00, 2)),
-    COVID: ((0.003, 3), (0.172, 3), (0.752, 3)),
-    EVANS_HAWKINS: ((0.000, 3), (0.061, 3), (1.000, 3)),
 }
 TABLE = "Held-out R² on the context"
 REPEATED = "How often a clean context passes"
@@ -130,42 +111,37 @@ class ExclusionTable(Experiment):
     )
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
-        """List the tasks, and real data as far as they are at hand."""
+        """List the tasks, once and many times, and real data with either stand-in."""
+        quick = budget.quick
+        once = {"rows": 1000 if quick else 10_000, "permutations": 99 if quick else 500}
+        often = {
+            "rows": 200 if quick else 1000,
+            "permutations": 99 if quick else 199,
+            "repeats": 5 if quick else 40,
+        }
         seeds = budget.seeds_of()
-        return [
-            *(cell for seed in seeds for cell in self._tasks(budget, seed)),
-            *(cell for seed in seeds for cell in self._real(budget, seed)),
-        ]
-
-    def _tasks(self, budget: Budget, seed: int) -> list[Cell]:
-        whole = {"rows": 1000, "permutations": 99} if budget.quick else {}
-        often = {"rows": 200, "permutations": 99, "repeats": 5} if budget.quick else {}
-        whole = {"rows": 10_000, "permutations": 500} | whole
-        often = {"rows": 1000, "permutations": 199, "repeats": 40} | often
-        return [
+        tasks = [
             self.cell(method, task=label, seed=seed, settings=settings)
-            for method, settings in (("true", whole), ("repeated", often))
+            for seed in seeds
+            for method, settings in (("true", once), ("repeated", often))
             for label in TASKS
         ]
+        return tasks + [
+            self._real(budget, label, stand_in, seed)
+            for seed in seeds
+            for label in FILES
+            for stand_in in STAND_INS
+        ]
 
-    def _real(self, budget: Budget, seed: int) -> list[Cell]:
-        cells = []
-        for label in FILES:
+    def _real(self, budget: Budget, label: str, stand_in: str, seed: int) -> Cell:
+        settings: dict[str, Any] = {"permutations": 99 if budget.quick else 500}
+        backbone = ""
+        if stand_in == "predicted":
             define = fortnight_backbone if label == COVID else trials_backbone
-            for stand_in in STAND_INS:
-                settings: dict[str, Any] = {"permutations": 99 if budget.quick else 500}
-                if stand_in == "predicted":
-                    settings["posterior"] = as_setting(define(budget, seed))
-                cells.append(
-                    self.cell(
-                        stand_in,
-                        task=label,
-                        backbone="maf" if "posterior" in settings else "",
-                        seed=seed,
-                        settings=settings,
-                    )
-                )
-        return cells
+            settings["posterior"] = asdict(define(budget, seed))
+            backbone = "maf"
+        known = {"backbone": backbone, "seed": seed, "settings": settings}
+        return self.cell(stand_in, task=label, **known)
 
     def missing(self, cell: Cell) -> str:
         """Ask for the data behind a real context."""
@@ -179,80 +155,36 @@ class ExclusionTable(Experiment):
         """Test one context, or many that are clean."""
         if cell.method == "repeated":
             return [Measurement("passed", _repeat(cell))]
-        return _test(_case(cell, laboratory), cell)
-
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Put shares beside the paper's; data that are not at hand are blank."""
-        if not len(rows):
-            return []
-        lines = []
-        order = [*TASKS, *FILES]
-        once = rows[rows["method"] != "repeated"]
-        for label in order:
-            parts = once[once["task"] == label].groupby("method", sort=False)
-            for stand_in, part in parts:
-                lines += _shares(label, str(stand_in), part)
-            if not len(parts) and label in FILES and label in PAPER:
-                lines += _absent(label)
-        for label, part in rows[rows["method"] == "repeated"].groupby("task", sort=False):
-            passed = np.concatenate(list(part["values"]))
-            lines.append(
-                Line(REPEATED, {"data": str(label)}, _proportion(passed), metric="share")
-            )
-        return lines
+        if cell.method == "true":
+            return _test(_draw(cell, cell.seed), cell)
+        return _test(_load(cell, laboratory), cell)
 
 
-def _case(cell: Cell, laboratory: Laboratory) -> Case:
-    """Draw or load what a cell tests."""
-    if cell.task in TASKS:
-        return _draw(cell.task, cell.settings["rows"], cell.seed)
-    if cell.task == COVID:
-        return _covid(cell, laboratory)
-    return _response_times(cell, laboratory)
-
-
-def _draw(label: str, num_rows: int, seed: int | None) -> Case:
-    name, options = TASKS[label]
-    draws = get_task(name, **options).draw(num_rows, seed=seed)
+def _draw(cell: Cell, seed: int | None) -> Case:
+    name, options = TASKS[cell.task]
+    draws = get_task(name, **options).draw(cell.settings["rows"], seed=seed)
     return Case(draws.context, draws.x_sim, draws.x_obs, draws.theta)
 
 
-def _covid(cell: Cell, laboratory: Laboratory) -> Case:
-    simulator = FortnightSimulator()
-    windows = covid_windows(load_covid(), PAPER_COUNTRIES)
-    regime = windows.table["regime"].astype(str).tolist()
+def _load(cell: Cell, laboratory: Laboratory) -> Case:
+    """Load real data, and predict or simulate what stands for clean simulations."""
+    simulator: Simulator
+    if cell.task == COVID:
+        simulator = FortnightSimulator()
+        windows = covid_windows(load_covid(), PAPER_COUNTRIES)
+        regime = windows.table["regime"].astype(str).tolist()
+        x_obs = torch.as_tensor(windows.counts, dtype=torch.float64).log1p().float()
+    else:
+        simulator = DDM(NUM_TRIALS)
+        subjects = load_cells(RESPONSE_TIMES[cell.task], seed=cell.seed)
+        regime = subjects.table["regime"].tolist()
+        x_obs = density_summary(subjects.fitted).float()
     if cell.method == "predicted":
         posterior = laboratory.posterior(backbone_of(cell))
-        study = WindowStudy(windows, simulator, posterior, seed=cell.seed)
-        return Case(regime, study.predicted, study.x)
-    x_obs = torch.as_tensor(windows.counts, dtype=torch.float64).log1p().float()
-    return Case(regime, *_from_prior(simulator, x_obs, cell.seed))
-
-
-def _response_times(cell: Cell, laboratory: Laboratory) -> Case:
-    task = DDM(NUM_TRIALS)
-    trials = (
-        load_evans_hawkins()
-        if cell.task == EVANS_HAWKINS
-        else load_response_times(RESPONSE_TIMES[cell.task])
-    )
-    subjects = cut_cells(trials, NUM_TRIALS, seed=cell.seed)
-    regime = subjects.table["regime"].tolist()
-    if cell.method == "predicted":
-        posterior = laboratory.posterior(backbone_of(cell))
-        study = InstructionStudy(subjects, task, posterior, seed=cell.seed)
-        return Case(regime, study.predicted, study.x)
-    x_obs = density_summary(subjects.fitted).float()
-    return Case(regime, *_from_prior(task, x_obs, cell.seed))
-
-
-def _from_prior(
-    simulator: FortnightSimulator | DDM, x_obs: Tensor, seed: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Simulate as many prior draws as there are observations."""
-    with seeded(derive(seed, "prior")):
+        return Case(regime, predict(posterior, simulator, x_obs, cell.seed), x_obs)
+    with seeded(derive(cell.seed, "prior")):
         theta = simulator.prior.sample((len(x_obs),))
-    return simulator.simulate(theta, seed=seed), x_obs, theta
+    return Case(regime, simulator.simulate(theta, seed=cell.seed), x_obs, theta)
 
 
 def _test(case: Case, cell: Cell) -> list[Measurement]:
@@ -278,7 +210,7 @@ def _repeat(cell: Cell) -> tuple[float, ...]:
     passed = []
     for repeat in range(cell.settings["repeats"]):
         seed = derive(cell.seed, f"repeat {repeat}")
-        case = _draw(cell.task, cell.settings["rows"], seed)
+        case = _draw(cell, seed)
         found = exclusion_test(
             case.context,
             case.x_sim,
@@ -290,27 +222,46 @@ def _repeat(cell: Cell) -> tuple[float, ...]:
     return tuple(passed)
 
 
+def lines(rows: pd.DataFrame) -> Sequence[Line]:
+    """Put shares beside the paper's; data that were not there are blank."""
+    if not len(rows):
+        return []
+    made = []
+    repeated = rows["method"] == "repeated"
+    for label in [*TASKS, *FILES]:
+        parts = rows[(rows["task"] == label) & ~repeated].groupby("method", sort=False)
+        for stand_in, part in parts:
+            made += _shares(label, str(stand_in), part)
+        if not len(parts) and label in FILES:
+            made += _absent(label)
+    for label, part in rows[repeated].groupby("task", sort=False):
+        share = _proportion(np.concatenate(list(part["values"])))
+        made.append(Line(REPEATED, {"data": str(label)}, share, metric="share"))
+    return made
+
+
 def _shares(label: str, stand_in: str, part: pd.DataFrame) -> list[Line]:
     """Make a line for each variable, averaged over seeds."""
     found = part.groupby("metric")["value"].mean()
     num_seeds = part["seed"].nunique()
     # Real observations are the same for every seed.
     num_draws = num_seeds if label in TASKS else 1
-    lines = []
-    for i, (name, variable) in enumerate(VARIABLES.items()):
-        paper, digits = PAPER.get(label, ((None, 3),) * 3)[i] if i < 3 else (None, 3)
+    made = []
+    for name, variable in VARIABLES.items():
         value = float(found[f"r2_{name}"])
         half = 1.96 * float(found[f"error_{name}"]) / math.sqrt(num_draws)
-        lines.append(
-            Line(
-                TABLE,
-                {"data": label, "x_sim is": stand_in, "R² of": variable},
-                Compared(value, value - half, value + half, paper=paper, digits=digits),
-                metric="R²",
-                note="" if i else _outcome(found, num_seeds),
-            )
-        )
-    return lines
+        known = beside(printed("exclusion", f"r2_{name}", task=label))
+        number = Compared(value, value - half, value + half, **known)
+        note = _outcome(found, num_seeds) if name == "sim" else ""
+        made.append(_share_line(label, stand_in, variable, number, note))
+    return made
+
+
+def _share_line(
+    label: str, stand_in: str, variable: str, number: Compared, note: str
+) -> Line:
+    labels = {"data": label, "x_sim is": stand_in, "R² of": variable}
+    return Line(TABLE, labels, number, metric="R²", note=note)
 
 
 def _outcome(found: pd.Series, num_seeds: int) -> str:
@@ -326,18 +277,14 @@ def _outcome(found: pd.Series, num_seeds: int) -> str:
 
 
 def _absent(label: str) -> list[Line]:
+    """Show what the paper prints of data that were not there."""
     reason = f"not run: {FILES[label]} was not at hand"
     return [
-        Line(
-            TABLE,
-            {"data": label, "x_sim is": "", "R² of": variable},
-            Compared(math.nan, paper=paper, digits=digits, reason=reason),
-            metric="R²",
-            note=reason,
+        _share_line(
+            label, "", variable, Compared(math.nan, reason=reason, **beside(paper)), reason
         )
-        for variable, (paper, digits) in zip(
-            list(VARIABLES.values())[:3], PAPER[label], strict=True
-        )
+        for name, variable in VARIABLES.items()
+        if (paper := printed("exclusion", f"r2_{name}", task=label))
     ]
 
 

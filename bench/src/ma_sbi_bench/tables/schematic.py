@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.plots.schematic import plot_schematic
 from ma_sbi_bench.tables.comparing import Line
 
-__all__ = ["Schematic"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["CAPTIONS", "Schematic", "figures", "lines"]
+
+CAPTIONS = {
+    "schematic": "The posterior is trained on simulations and stays as it is. What is "
+    "known in words becomes a correction of the observation."
+}
 
 
 class Schematic(Experiment):
@@ -32,17 +39,14 @@ class Schematic(Experiment):
         """Refuse: there are no cells."""
         raise ValueError("the schematic has no cells")
 
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Give no table."""
-        return []
 
-    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
-        """Draw the method."""
-        return {"schematic": plot_schematic()}
+def lines(rows: pd.DataFrame) -> Sequence[Line]:
+    """Give no table."""
+    return []
 
-    def captions(self) -> Mapping[str, str]:
-        """Say what the figure shows."""
-        return {
-            "schematic": "The posterior is trained on simulations and stays as it is. "
-            "What is known in words becomes a correction of the observation."
-        }
+
+def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+    """Draw the method."""
+    from ma_sbi_bench.plots.schematic import plot_schematic
+
+    return {"schematic": plot_schematic()}

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from ma_sbi.diagnostics import mutual_information
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.tables.comparing import Compared, Line, exactly
+from ma_sbi_bench.tables.comparing import (
+    Compared,
+    Line,
+    beside,
+    exactly,
+    mean_over_seeds,
+)
+from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.theory import ModalDeparture
 
-__all__ = ["Sharpness"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["CAPTIONS", "Sharpness", "figures", "lines"]
 
 # All have variance 1.
 LAWS: dict[str, dict[str, Any]] = {
@@ -38,12 +48,17 @@ LAWS: dict[str, dict[str, Any]] = {
 RHOS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 # The paper's sweep begins here, and says between what its ratios lie.
 LEAST_RHO = 0.3
-PAPER = {"smallest": (0.33, 2), "largest": (0.995, 3)}
+ENDS = ("smallest", "largest")
 RARE = 1e-4
 
 EXACT = "Ratio with the exact information"
 ESTIMATED = "Ratio with the information estimated by neighbours"
 OTHERS = "Other couplings, and the variance in place of the proxy"
+RATIO = "sharpness", "ratio"
+CAPTIONS = {
+    "sharpness": "Explained variance over its bound, for six laws of the departure. Grey: "
+    "the range that the paper gives for rho from 0.3 on."
+}
 
 
 class Sharpness(Experiment):
@@ -101,52 +116,37 @@ class Sharpness(Experiment):
             measured.append(Measurement("rare_ratio", (rare.ratio,)))
         return measured
 
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Make a line for each law and coupling, and for the ends of their range."""
-        laws = _by_law(rows)
-        exact = {
-            (law, rho): exactly(ratio)
-            for law, (rhos, found) in laws.items()
-            for rho, ratio in zip(rhos, found["ratio"], strict=True)
-        }
-        seen = {
-            (law, rho): _with_estimate(found, i)
-            for law, (rhos, found) in laws.items()
-            for i, rho in enumerate(rhos)
-        }
-        lines = [*_lines(EXACT, exact), *_lines(ESTIMATED, seen)]
-        for law, (_, found) in laws.items():
-            largest = (found["ratio"] * found["proxy"] / found["variance"]).max()
-            others = {"variance for proxy, largest ratio": largest}
-            if "rare_ratio" in found:
-                others["rare context that tilts the law"] = found["rare_ratio"][0]
-            lines += [
-                Line(OTHERS, {"law": law, "coupling": name}, exactly(value), metric="ratio")
-                for name, value in others.items()
-            ]
-        return lines
 
-    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
-        """Draw the ratio against the coupling, one curve for each law."""
-        if not len(rows):
-            return {}
-        figure = Figure(figsize=(6, 3.8), layout="constrained")
-        axis = figure.subplots()
-        for law, (rhos, found) in _by_law(rows).items():
-            axis.plot(rhos, found["ratio"], marker="o", ms=3, lw=1.2, label=law)
-        axis.axhline(1.0, color="0.4", lw=0.8)
-        (low, _), (high, _) = PAPER.values()
-        axis.fill_between([LEAST_RHO, max(RHOS)], low, high, color="0.93", zorder=0)
-        axis.set(xlabel="rho", ylabel="Var(E[delta | z]) / (2 tau² I)", ylim=(0, 1.05))
-        axis.legend(fontsize=7, frameon=False)
-        return {"sharpness": figure}
+def lines(rows: pd.DataFrame) -> Sequence[Line]:
+    """Make a line for each law and coupling, and for the ends of their range."""
+    laws = _by_law(rows)
+    exact, estimated = {}, {}
+    for law, (rhos, found) in laws.items():
+        for i, rho in enumerate(rhos):
+            exact[law, rho] = exactly(found["ratio"][i])
+            estimated[law, rho] = _with_estimate(found, i)
+    made = [*_ratio_lines(EXACT, exact), *_ratio_lines(ESTIMATED, estimated)]
+    for law, (_, found) in laws.items():
+        largest = (found["ratio"] * found["proxy"] / found["variance"]).max()
+        others = {"variance for proxy, largest ratio": largest}
+        if "rare_ratio" in found:
+            others["rare context that tilts the law"] = found["rare_ratio"][0]
+        made += [
+            Line(OTHERS, {"law": law, "coupling": name}, exactly(value), metric="ratio")
+            for name, value in others.items()
+        ]
+    return made
 
-    def captions(self) -> Mapping[str, str]:
-        """Say what the figure shows."""
-        return {
-            "sharpness": "Explained variance over its bound, for six laws of the "
-            "departure. Grey: the range that the paper gives for rho from 0.3 on."
-        }
+
+def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+    """Draw the ratio against the coupling, one curve for each law."""
+    from ma_sbi_bench.plots.theory import plot_sharpness
+
+    if not len(rows):
+        return {}
+    curves = {law: (rhos, found["ratio"]) for law, (rhos, found) in _by_law(rows).items()}
+    ratios = [one.value for end in ENDS if (one := printed(*RATIO, axis=end))]
+    return {"sharpness": plot_sharpness(curves, [LEAST_RHO, max(RHOS)], ratios)}
 
 
 def _estimate_information(
@@ -162,14 +162,8 @@ def _by_law(rows: pd.DataFrame) -> dict[str, tuple[list[float], dict[str, np.nda
     """Collect couplings and metrics of each law; estimates are averaged over seeds."""
     laws = {}
     for law, part in rows.groupby("method", sort=False):
-        found = {
-            str(metric): np.mean(list(some["values"]), axis=0)
-            for metric, some in part.groupby("metric", sort=False)
-        }
-        found["information_error"] = found["information_error"] / math.sqrt(
-            part["seed"].nunique()
-        )
-        laws[str(law)] = (part["settings"].iloc[0]["rhos"], found)
+        found = mean_over_seeds(part, errors=("information_error",))
+        laws[str(law)] = part["settings"].iloc[0]["rhos"], found
     return laws
 
 
@@ -183,29 +177,27 @@ def _with_estimate(found: dict[str, np.ndarray], i: int) -> Compared:
     return Compared(scale / middle, scale / high, scale / low)
 
 
-def _lines(table: str, ratios: dict[tuple[str, float], Compared]) -> list[Line]:
+def _ratio_lines(table: str, ratios: dict[tuple[str, float], Compared]) -> list[Line]:
     """Make a line for each ratio, after those of the ends of the paper's range."""
     inside = [
         one
         for (_, rho), one in ratios.items()
         if rho >= LEAST_RHO and not math.isnan(one.value)
     ]
-    lines = []
+    named: list[tuple[str, str | float, Compared]] = [
+        (law, rho, one) for (law, rho), one in ratios.items()
+    ]
     if inside:
         by_value = sorted(inside, key=lambda one: one.value)
-        ends = {"smallest": by_value[0], "largest": by_value[-1]}
-        for end, one in ends.items():
-            paper, digits = PAPER[end]
-            compared = Compared(one.value, one.low, one.high, paper=paper, digits=digits)
-            labels: dict[str, str | int | float] = {
-                "law": f"{end} of all",
-                "rho": f"{LEAST_RHO} to {max(RHOS)}",
-            }
-            lines.append(Line(table, labels, compared, metric="ratio"))
+        ends = [
+            replace(by_value[at], **beside(printed(*RATIO, axis=end)))
+            for at, end in zip((0, -1), ENDS, strict=True)
+        ]
+        between = f"{LEAST_RHO} to {max(RHOS)}"
+        named[:0] = [
+            (f"{end} of all", between, one) for end, one in zip(ENDS, ends, strict=True)
+        ]
     return [
-        *lines,
-        *(
-            Line(table, {"law": law, "rho": rho}, one, metric="ratio")
-            for (law, rho), one in ratios.items()
-        ),
+        Line(table, {"law": law, "rho": rho}, one, metric="ratio")
+        for law, rho, one in named
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,10 +11,11 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.tables.comparing import Compared, Line, estimate, exactly
+from ma_sbi_bench.tables.comparing import Compared, Line, beside, estimate, exactly
+from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.theory import GaussianWorld, canonical_information
 
-__all__ = ["Theorem1"]
+__all__ = ["PATTERNS", "Theorem1", "lines"]
 
 PATTERNS = {
     "zero": [0.0] * 5,
@@ -29,30 +29,14 @@ PATTERNS = {
 NUM_PARTS = 20
 
 
-class Quantity(NamedTuple):
-    """A column of the paper's table, or one of ours.
-
-    Attributes:
-        label: Its name.
-        paper: The paper's figures, in the order of ``PATTERNS``.
-        digits: Decimals that the paper gives.
-    """
-
-    label: str
-    paper: tuple[float, ...] = ()
-    digits: int = 4
-
-
 QUANTITIES = {
-    "information": Quantity("I in nats", (0.00, 1.36, 0.72, 15.54), 2),
-    "fitted": Quantity(
-        "reduction, corrector fitted to the draws", (0.00001, 0.1427, 0.1082, 0.4322)
-    ),
-    "known": Quantity("reduction, E[delta | z] known"),
-    "reduction": Quantity("reduction, closed form"),
-    "exact_bound": Quantity("exact bound", (0.0, 0.1818, 0.1081, 0.4317)),
-    "linear_bound": Quantity("linear bound", (0.0, 0.2358, 0.1244, 2.6882)),
-    "bayes": Quantity("exact posterior given x_obs and z"),
+    "information": "I in nats",
+    "fitted": "reduction, corrector fitted to the draws",
+    "known": "reduction, E[delta | z] known",
+    "reduction": "reduction, closed form",
+    "exact_bound": "exact bound",
+    "linear_bound": "linear bound",
+    "bayes": "exact posterior given x_obs and z",
 }
 
 
@@ -110,34 +94,31 @@ class Theorem1(Experiment):
             ),
         ]
 
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Make a line for each pattern and quantity."""
-        lines = []
-        for pattern in PATTERNS:
-            for name, quantity in QUANTITIES.items():
-                found = rows[(rows["method"] == pattern) & (rows["metric"] == name)]
-                if len(found):
-                    lines.append(
-                        Line(
-                            "Verification of Theorem 1",
-                            {"correlations": pattern, "quantity": quantity.label},
-                            raw=_compare(pattern, quantity, found),
-                            metric="value",
-                        )
-                    )
-        return lines
+
+def lines(rows: pd.DataFrame) -> Sequence[Line]:
+    """Make a line for each pattern and quantity."""
+    by_cell = dict(list(rows.groupby(["method", "metric"], sort=False)))
+    return [
+        Line(
+            "Verification of Theorem 1",
+            {"correlations": pattern, "quantity": label},
+            raw=_compare(pattern, metric, by_cell[pattern, metric]),
+            metric="value",
+        )
+        for pattern in PATTERNS
+        for metric, label in QUANTITIES.items()
+        if (pattern, metric) in by_cell
+    ]
+
+
+def _compare(pattern: str, metric: str, found: pd.DataFrame) -> Compared:
+    # As the paper does where it prints a figure: more decimals where nothing is gained.
+    digits = 2 if metric == "information" else 5 if pattern == "zero" else 4
+    known = beside(printed("theorem_1", metric, method=pattern), digits)
+    if found["num_draws"].isna().all():
+        return exactly(found["value"].iloc[0], **known)
+    return estimate(np.concatenate(list(found["values"])), **known)
 
 
 def _means(gains: np.ndarray) -> tuple[float, ...]:
     return tuple(float(part.mean()) for part in np.array_split(gains, NUM_PARTS))
-
-
-def _compare(pattern: str, quantity: Quantity, found: pd.DataFrame) -> Compared:
-    column = list(PATTERNS).index(pattern)
-    paper = quantity.paper[column] if column < len(quantity.paper) else None
-    # The paper has one more decimal where nothing is gained.
-    digits = 5 if pattern == "zero" and quantity.digits == 4 else quantity.digits
-    if found["num_draws"].isna().all():
-        return exactly(found["value"].iloc[0], paper=paper, digits=digits)
-    values = np.concatenate(list(found["values"]))
-    return estimate(values, paper=paper, digits=digits)

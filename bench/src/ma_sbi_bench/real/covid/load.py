@@ -27,8 +27,16 @@ from ma_sbi_bench.real.covid.oxcgrt import (
 from ma_sbi_bench.real.source import fetch, tidy_file, tidy_folder
 from ma_sbi_bench.real.tables import as_dates, as_numbers, name_days, read_table
 
-__all__ = ["COUNTRIES", "PAPER_COUNTRIES", "CovidData", "check_daily", "load_covid"]
+__all__ = [
+    "COUNTRIES",
+    "COVID_FILE",
+    "PAPER_COUNTRIES",
+    "CovidData",
+    "check_daily",
+    "load_covid",
+]
 
+COVID_FILE = "covid/daily.csv.gz"
 PAPER_COUNTRIES = ("AUS", "NZL", "GBR", "USA")
 """Our reading of the paper's four countries, which it does not name."""
 
@@ -79,7 +87,7 @@ def load_covid(countries: Iterable[str] | None = None, *, notes: bool = True) ->
     if tidy_folder() is None:
         return _load_official(codes, notes=notes)
     return CovidData(
-        _read_tidy_daily(tidy_file("covid/daily.csv.gz"), codes),
+        _read_tidy_daily(tidy_file(COVID_FILE), codes),
         read_codebook(tidy_file("covid/oxcgrt_codebook.json")),
         _read_tidy_notes(tidy_file("covid/oxcgrt_notes.csv.gz"), codes) if notes else None,
     )

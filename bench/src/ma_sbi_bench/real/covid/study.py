@@ -10,7 +10,6 @@ in nats.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -29,17 +28,33 @@ from ma_sbi.correctors import (
 from ma_sbi.encoders import CategoryEncoder, HashEncoder
 from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.mixture import sample_mixture
-from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
 from ma_sbi.randomness import derive, generator
 from ma_sbi.simulation import sample_prior
-from ma_sbi_bench.real import Windows
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Backbone
+from ma_sbi_bench.real.backbones import flow_backbone, predict
+from ma_sbi_bench.real.covid.windows import Windows
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
-__all__ = ["Method", "Pools", "WindowStudy", "compare", "gains"]
+__all__ = [
+    "BLOCK",
+    "KNOWN_DISPERSION",
+    "Method",
+    "Pools",
+    "WindowStudy",
+    "fortnight_backbone",
+    "gains",
+]
 
 Pools = Literal["leave_one_out", "past"]
 """Which windows a correction is learned from: all others, or those of earlier times."""
+
+KNOWN_DISPERSION = 10.0
+"""Dispersion of daily counts where the simulator knows it."""
+
+BLOCK = 6
+"""Fortnights this close are alike."""
 
 NO_CONTEXT = "all"
 # Windows scored together: bounds the memory.
@@ -48,9 +63,17 @@ ROWS_AT_ONCE = 128
 PRIOR_DRAWS = 20
 
 
+def fortnight_backbone(
+    budget: Budget, seed: int, *, known_dispersion: bool = False
+) -> Backbone:
+    """Define the posterior of a fortnight of daily counts."""
+    options = {"dispersion": KNOWN_DISPERSION} if known_dispersion else {}
+    return flow_backbone(budget, "fortnight", seed, 100_000, options)
+
+
 @dataclass(frozen=True)
 class Method:
-    """A corrector and what it is told about each window."""
+    """A corrector and its context, one entry per window."""
 
     corrector: FittableCorrector
     context: Context
@@ -85,12 +108,17 @@ class WindowStudy:
         self.posterior = posterior
         self.num_samples = num_samples
         self.seed = seed
-        self.predicted = predictive_mean(
-            posterior,
-            lambda theta: simulator.simulate(theta, seed=derive(seed, "predict")),
-            self.x,
-            seed=derive(seed, "predict"),
-        )
+        self.predicted = predict(posterior, simulator, self.x, seed)
+
+    @property
+    def regime(self) -> list[str]:
+        """Regime of each window."""
+        return self.table["regime"].astype(str).tolist()
+
+    @property
+    def held_out_together(self) -> list[int]:
+        """Number of the block of fortnights that each window belongs to."""
+        return (self.table["time"] // BLOCK).tolist()
 
     def methods(self, notes_encoder: Encoder | None = None) -> dict[str, Method | None]:
         """Name the methods that are compared; None stands for no correction.
@@ -100,8 +128,7 @@ class WindowStudy:
                 fitted to all notes, so it must learn nothing from them: one that does
                 would know the future.
         """
-        regime = self.table["regime"].astype(str).tolist()
-        labels = CategoryEncoder()
+        regime, labels = self.regime, CategoryEncoder()
         nothing = [NO_CONTEXT] * len(regime)
         one_hot = OneHotEncoder(sparse_output=False)
         methods: dict[str, Method | None] = {
@@ -128,10 +155,10 @@ class WindowStudy:
         Beside "pooled", which has more to draw from, it shows what a division of the pool
         costs that means nothing.
         """
-        regime = self.table["regime"].astype(str).to_numpy()
+        regime = self.regime
         order = np.random.default_rng(seed).permutation(len(regime))
-        corrector = self._bootstrap(CategoryEncoder(), 0.0)
-        return Method(corrector, regime[order].tolist())
+        shuffled = [regime[i] for i in order]
+        return Method(self._bootstrap(CategoryEncoder(), 0.0), shuffled)
 
     def losses(self, method: Method | None, pools: Pools) -> np.ndarray:
         r"""Score a method on every window, in nats.
@@ -211,55 +238,14 @@ class WindowStudy:
         return Method(self._bootstrap(encoder, "auto"), context)
 
 
-def compare(
-    study: WindowStudy,
-    pools: Pools,
-    *,
-    methods: Sequence[str] | None = None,
-    num_shuffles: int = 10,
-    notes_encoder: Encoder | None = None,
-    progress: Callable[[str], None] = lambda method: None,
-) -> pd.DataFrame:
-    """Score all methods on the same windows.
-
-    Args:
-        study: The windows.
-        pools: Which windows a correction is learned from.
-        methods: Names of the methods; all of :meth:`WindowStudy.methods` if None.
-        num_shuffles: How often regimes are dealt out at random; the row "shuffled" is the
-            mean over them.
-        notes_encoder: What reads the policy notes, without learning from them; hashed
-            characters if None.
-        progress: Called with the name of each method before it is scored.
-
-    Returns:
-        One row per window: ``iso3``, ``time`` and one column of losses per method.
-    """
-    losses = study.table[["iso3", "time"]].reset_index(drop=True)
-    known = study.methods(notes_encoder)
-    unknown = set(methods or ()) - set(known)
-    if unknown:
-        raise ValueError(
-            f"methods must be among {', '.join(known)}, got {', '.join(sorted(unknown))}"
-        )
-    for name in methods or known:
-        progress(name)
-        losses[name] = study.losses(known[name], pools)
-    shuffles = []
-    for seed in range(num_shuffles):
-        progress(f"shuffled {seed + 1} of {num_shuffles}")
-        shuffles.append(study.losses(study.shuffled(seed), pools))
-    losses["shuffled"] = np.mean(shuffles, axis=0)
-    return losses
-
-
 def gains(
-    losses: pd.DataFrame, over: str = "NPE", *, block: int = 6
+    losses: pd.DataFrame, over: str = "NPE", *, block: int = BLOCK
 ) -> dict[tuple[str, str], PairedGain]:
     """Compare each method with another, over all windows and within each country.
 
     Args:
-        losses: What :func:`compare` returned.
+        losses: One row per window: ``iso3``, ``time`` and one column of losses per
+            method.
         over: The method that the others are compared with.
         block: How many fortnights the bootstrap draws together: so close, they are alike.
 

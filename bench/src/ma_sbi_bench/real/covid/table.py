@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from ma_sbi.encoders import HashEncoder, SentenceEncoder
+from ma_sbi.metrics import PairedGain
 from ma_sbi.randomness import derive, seeded
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.plots.gains import plot_gains
-from ma_sbi_bench.real import COUNTRIES, PAPER_COUNTRIES, Windows, covid_windows, load_covid
-from ma_sbi_bench.real.covid.study import WindowStudy, gains
-from ma_sbi_bench.real.experiment import BASELINE, PREFLIGHT, RealExperiment
-from ma_sbi_bench.real.parts import (
-    Part,
-    conditional_part,
-    gain_in_per_cent,
-    measure_preflight,
-)
-from ma_sbi_bench.real.worlds import (
+from ma_sbi_bench.real.covid.load import (
+    COUNTRIES,
     COVID_FILE,
-    as_setting,
-    fortnight_backbone,
-    missing_file,
+    PAPER_COUNTRIES,
+    load_covid,
 )
-from ma_sbi_bench.tables.comparing import Line
+from ma_sbi_bench.real.covid.study import BLOCK, WindowStudy, fortnight_backbone, gains
+from ma_sbi_bench.real.covid.windows import Windows, covid_windows
+from ma_sbi_bench.real.experiment import (
+    BASELINE,
+    PRIOR,
+    Layout,
+    RealExperiment,
+    conditional_part,
+    usual_parts,
+)
+from ma_sbi_bench.real.preflight import PREFLIGHT, preflight_lines
+from ma_sbi_bench.real.source import missing_file
+from ma_sbi_bench.tables.comparing import Compared, Line, beside
+from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
-__all__ = ["Covid"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-PAPER_GAIN = 54.4
-PAPER_LOSSES = {"NPE": 6.93, "stochastic": 3.16}
+__all__ = ["CAPTIONS", "LAYOUT", "Covid", "figures", "lines"]
+
 COUNTRY_SETS = {"paper": PAPER_COUNTRIES, "ten": COUNTRIES}
 POOLS = {"loo": "leave_one_out", "past": "past"}
 # Which countries, which pools and, if not the default, which simulator or data.
@@ -57,40 +60,44 @@ QUICK = (
     "paper-loo-known_dispersion",
     "paper-loo-simulated",
 )
-PRIOR = "prior"
-CONDITIONAL = "conditional-only"
 SIMILAR = (
     "stochastic, wording",
     "stochastic, notes",
     "stochastic, country",
     "stochastic, country and regime",
 )
-METHODS = (
-    PRIOR,
-    BASELINE,
-    "point",
-    "marginal-only",
-    CONDITIONAL,
-    "stochastic",
-    "pooled",
-    "shuffled",
-    *SIMILAR,
-)
 # An automatic width is chosen anew for each window, which takes long where each of 710
 # windows is left out by itself.
-ALL_METHODS_BUT = {"ten-loo": SIMILAR}
-BASELINES = (BASELINE, "pooled", "shuffled")
-PARTS = (
-    Part("marginal", BASELINE, "marginal-only", "point"),
-    Part("conditional", BASELINE, CONDITIONAL, "point"),
-    Part("both", BASELINE, "point", "point"),
-    Part("breadth, no context", BASELINE, "pooled", "stochastic"),
-    Part("what context adds", "pooled", "stochastic", "stochastic"),
-    Part("breadth and context", BASELINE, "stochastic", "stochastic"),
-)
+LEFT_OUT = {"ten-loo": SIMILAR}
 BY_COUNTRY = ("stochastic", *SIMILAR[:1], *SIMILAR[2:])
-# Fortnights this close are alike.
-BLOCK = 6
+LAYOUT = Layout(
+    names=SETTINGS,
+    head="setting",
+    methods=(
+        PRIOR,
+        BASELINE,
+        "point",
+        "marginal-only",
+        "conditional-only",
+        "stochastic",
+        "pooled",
+        "shuffled",
+        *SIMILAR,
+    ),
+    parts=usual_parts("point", "pooled"),
+    about=("country", "time"),
+    group="time",
+    unit="nats per window",
+    digits=2,
+    block=BLOCK,
+)
+CAPTIONS = {
+    "covid_gains": "Gain over a pool that ignores the context, with earlier windows only, "
+    "ten countries.",
+    "covid_decomposition": "What each part of the correction takes off the loss of NPE: "
+    "the mean shift and what the context adds to it (point), a pool of all residuals and "
+    "its division by regime (stochastic). Intervals are 95 %.",
+}
 
 
 class Covid(RealExperiment):
@@ -109,15 +116,6 @@ class Covid(RealExperiment):
         "as large as the paper's appears where the simulator is told its dispersion (93 "
         "%), and is breadth alone: `pooled` has it, too."
     )
-    names = SETTINGS
-    head = "setting"
-    methods = METHODS
-    parts = PARTS
-    about = ("country", "time")
-    group = "time"
-    block = BLOCK
-    unit = "nats per window"
-    digits = 2
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List every method in every setting."""
@@ -125,8 +123,8 @@ class Covid(RealExperiment):
             self._cell(budget, setting, method, seed)
             for seed in budget.seeds_of()
             for setting in (QUICK if budget.quick else SETTINGS)
-            for method in (*METHODS, PREFLIGHT)
-            if method not in ALL_METHODS_BUT.get(setting, ())
+            for method in (*LAYOUT.methods, PREFLIGHT)
+            if method not in LEFT_OUT.get(setting, ())
             # Residuals are the same whichever of them a window may draw from.
             and not (method == PREFLIGHT and "-past" in setting)
         ]
@@ -140,9 +138,7 @@ class Covid(RealExperiment):
             "simulated": variant == ["simulated"],
             "windows": 3 * BLOCK if budget.quick else None,
             "draws": 100 if budget.quick else 1000,
-            "posterior": as_setting(
-                fortnight_backbone(budget, seed, known_dispersion=known)
-            ),
+            "posterior": asdict(fortnight_backbone(budget, seed, known_dispersion=known)),
         }
         if method == "shuffled":
             settings["deals"] = 2 if budget.quick else 10
@@ -154,102 +150,33 @@ class Covid(RealExperiment):
         """Say where the counts should be."""
         return missing_file(COVID_FILE)
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
-        """Score a method on every window, or look at the residuals."""
-        of_method = ("pools", "deals", "encoder")
-        world = {k: v for k, v in cell.settings.items() if k not in of_method}
-        definition = json.dumps(world, sort_keys=True)
-        study = _study(definition, cell.seed, str(laboratory.folder))
-        if cell.method == PREFLIGHT:
-            return measure_preflight(
-                study.table["regime"].astype(str).tolist(),
-                study.x,
-                study.predicted,
-                (study.table["time"] // BLOCK).tolist(),
-                cell.seed,
-            )
-        losses = _losses(study, cell)
-        measured = [
-            Measurement("loss", tuple(losses.tolist()), num_draws=cell.settings["draws"])
-        ]
-        if cell.method == BASELINE:
-            country = study.table["iso3"].map(cell.settings["countries"].index)
-            measured += [
-                Measurement("time", tuple(study.table["time"].tolist())),
-                Measurement("country", tuple(country.tolist())),
-            ]
-        return measured
+    def world(self, cell: Cell) -> dict[str, Any]:
+        """Choose countries, simulator and posterior, not the pools."""
+        shared = ("countries", "simulated", "windows", "draws", "posterior")
+        return {name: cell.settings[name] for name in shared}
 
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Make tables of losses, gains, parts and what the residuals foretell."""
-        lines = self.loss_lines(rows)
-        for setting, losses in self.losses(rows).items():
-            lines += _gain_lines(setting, losses)
-        return [*lines, *self.part_lines(rows), *self.residual_lines(rows)]
+    @staticmethod
+    def prepare(world: Mapping[str, Any], seed: int, laboratory: Laboratory) -> WindowStudy:
+        """Prepare the windows of a setting."""
+        backbone = Backbone(**world["posterior"])
+        simulator = FortnightSimulator(**backbone.world_options)
+        windows = covid_windows(load_covid(world["countries"]), world["countries"])
+        if world["windows"] is not None:
+            windows = _first(windows, world["windows"])
+        if world["simulated"]:
+            windows = _simulated(windows, simulator, seed)
+        posterior = laboratory.posterior(backbone)
+        draws = world["draws"]
+        return WindowStudy(windows, simulator, posterior, num_samples=draws, seed=seed)
 
-    def losses(self, rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-        """Gather the losses of each setting, with the country of each window."""
-        countries = rows.drop_duplicates("task").set_index("task")["settings"]
-        return {
-            setting: table.rename(columns={"country": "iso3"}).assign(
-                iso3=[countries[setting]["countries"][index] for index in table["country"]]
-            )
-            for setting, table in super().losses(rows).items()
-        }
+    def measure(self, study: WindowStudy, cell: Cell) -> list[Measurement]:
+        """Score a method on every window."""
+        return [self.loss(_losses(study, cell), cell)]
 
-    def loss_note(self, task: str, method: str, losses: pd.DataFrame) -> str:
-        """Say how many windows there are, and what the paper prints."""
-        paper = PAPER_LOSSES.get(method) if task == "paper-loo" else None
-        said = f"; paper {paper:g}, of what is not said" if paper else ""
-        return f"{len(losses)} windows{said}"
-
-    def name_of_residuals(self, task: str) -> str:
-        """Leave out the pools, which residuals do not depend on."""
-        return SETTINGS[task].replace(", leave one out", "")
-
-    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
-        """Draw gains by country, and what each part takes off the loss."""
-        drawn = {}
-        losses = self.losses(rows).get("ten-past")
-        shown = [] if losses is None else [one for one in BY_COUNTRY if one in losses]
-        if losses is not None and "pooled" in losses and shown:
-            drawn["covid_gains"] = plot_gains(
-                gains(losses, over="pooled", block=BLOCK),
-                shown,
-                over="a pool that ignores the context",
-            )
-        parts = self.part_figure(rows)
-        return drawn if parts is None else drawn | {"covid_decomposition": parts}
-
-    def captions(self) -> Mapping[str, str]:
-        """Say what the figures show."""
-        return {
-            "covid_gains": "Gain over a pool that ignores the context, with earlier "
-            "windows only, ten countries.",
-            "covid_decomposition": "What each part of the correction takes off the loss of "
-            "NPE: the mean shift and what the context adds to it (point), a pool of all "
-            "residuals and its division by regime (stochastic). Intervals are 95 %.",
-        }
-
-
-@lru_cache(maxsize=2)
-def _study(definition: str, seed: int, folder: str) -> WindowStudy:
-    """Prepare the windows of a setting, which all of its methods share."""
-    settings = json.loads(definition)
-    backbone = Backbone(**settings["posterior"])
-    simulator = FortnightSimulator(**backbone.world_options)
-    windows = covid_windows(load_covid(settings["countries"]), settings["countries"])
-    if settings["windows"] is not None:
-        windows = _first(windows, settings["windows"])
-    if settings["simulated"]:
-        windows = _simulated(windows, simulator, seed)
-    return WindowStudy(
-        windows,
-        simulator,
-        Laboratory(folder).posterior(backbone),
-        num_samples=settings["draws"],
-        seed=seed,
-    )
+    def about(self, study: WindowStudy, cell: Cell) -> dict[str, list[int]]:
+        """Give the time of each window, and the index of its country."""
+        country = study.table["iso3"].map(cell.settings["countries"].index)
+        return {"time": study.table["time"].tolist(), "country": country.tolist()}
 
 
 def _first(windows: Windows, number: int) -> Windows:
@@ -269,14 +196,12 @@ def _simulated(windows: Windows, simulator: FortnightSimulator, seed: int) -> Wi
 
 def _losses(study: WindowStudy, cell: Cell) -> np.ndarray:
     pools: Any = cell.settings["pools"]
-    if cell.method == PRIOR:
-        return study.prior_losses()
     if cell.method == "shuffled":
         deals = range(cell.settings["deals"])
         return np.mean([study.losses(study.shuffled(d), pools) for d in deals], axis=0)
     sentences = cell.settings.get("encoder") == "sentence"
     methods = study.methods(SentenceEncoder() if sentences else HashEncoder())
-    if cell.method == CONDITIONAL:
+    if cell.method == "conditional-only":
         whole, marginal = (
             study.corrections(methods[name], pools) for name in ("point", "marginal-only")
         )
@@ -284,25 +209,62 @@ def _losses(study: WindowStudy, cell: Cell) -> np.ndarray:
     return study.losses(methods[cell.method], pools)
 
 
-def _gain_lines(setting: str, losses: pd.DataFrame) -> list[Line]:
-    lines = []
-    for over in BASELINES:
-        if over not in losses:
-            continue
-        for (scope, method), gain in gains(losses, over=over, block=BLOCK).items():
-            about_context = over == BASELINE or method.startswith("stochastic")
-            if scope != "all" or not about_context:
-                continue
-            asked = (setting, over, method) == ("paper-loo", BASELINE, "stochastic")
-            nats = f"{gain.gain:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}] nats per window"
-            lines.append(
-                Line(
-                    "Gains",
-                    {"setting": SETTINGS[setting], "over": over, "method": method},
-                    raw=gain_in_per_cent(gain, paper=PAPER_GAIN if asked else None),
-                    metric="gain, %",
-                    note=f"{nats}; Wilcoxon p = {gain.p_value:.1g}"
-                    + (", paper p < 1e-4" if asked else ""),
-                )
-            )
-    return lines
+def lines(rows: pd.DataFrame) -> Sequence[Line]:
+    """Make tables of losses, gains, parts and pre-flight values."""
+    pools = ", leave one out"  # which residuals do not depend on
+    names = {task: name.replace(pools, "") for task, name in SETTINGS.items()}
+    return [
+        *LAYOUT.loss_lines(rows, _loss_note),
+        *(
+            _gain_line(setting, over, method, gain)
+            for setting, losses in LAYOUT.losses(rows).items()
+            for over in (BASELINE, "pooled", "shuffled")
+            for method, gain in LAYOUT.gains(losses, over).items()
+            if over == BASELINE or method.startswith("stochastic")
+        ),
+        *LAYOUT.part_lines(rows),
+        *preflight_lines(rows, LAYOUT.head, names),
+    ]
+
+
+def _loss_note(task: str, method: str, losses: pd.DataFrame) -> str:
+    paper = printed("covid", "loss", task=task, method=method)
+    printed_loss = f"; paper {paper.value:g}, of what is not said" if paper else ""
+    return f"{len(losses)} windows{printed_loss}"
+
+
+def _gain_line(setting: str, over: str, method: str, gain: PairedGain) -> Line:
+    """Express a gain in per cent of the mean loss of what it is over."""
+    unit = 100 * gain.relative / gain.gain if gain.gain else 0.0
+    paper = printed("covid", "gain", task=setting, method=method, axis=f"over {over}")
+    nats = f"{gain.gain:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}] nats per window"
+    more = ", paper p < 1e-4" if paper else ""
+    return Line(
+        "Gains",
+        {"setting": SETTINGS[setting], "over": over, "method": method},
+        raw=Compared(
+            100 * gain.relative,
+            unit * gain.low,
+            unit * gain.high,
+            better="higher",
+            **beside(paper, digits=1),
+        ),
+        metric="gain, %",
+        note=f"{nats}; Wilcoxon p = {gain.p_value:.1g}{more}",
+    )
+
+
+def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+    """Draw gains by country, and what each part takes off the loss."""
+    from ma_sbi_bench.plots.gains import plot_gains
+
+    drawn = {}
+    losses = LAYOUT.losses(rows).get("ten-past", pd.DataFrame())
+    shown = [one for one in BY_COUNTRY if one in losses]
+    if "pooled" in losses and shown:
+        named = losses.rename(columns={"country": "iso3"}).replace(
+            {"iso3": dict(enumerate(COUNTRIES))}
+        )
+        over = "a pool that ignores the context"
+        drawn["covid_gains"] = plot_gains(gains(named, over="pooled"), shown, over=over)
+    return drawn | LAYOUT.part_figure("covid_decomposition", rows)

@@ -20,8 +20,14 @@ from ma_sbi_bench.real.instructions.load import TRIAL_COLUMNS, RegimeText, check
 from ma_sbi_bench.real.source import fetch, tidy_folder
 from ma_sbi_bench.real.tables import read_text
 
-__all__ = ["DELAY_TEXTS", "load_evans_hawkins", "read_evans_hawkins"]
+__all__ = [
+    "DELAY_TEXTS",
+    "EVANS_HAWKINS_FOLDER",
+    "load_evans_hawkins",
+    "read_evans_hawkins",
+]
 
+EVANS_HAWKINS_FOLDER = "rt/evans_hawkins"
 DELAY_TEXTS = {
     "no_delay": RegimeText("Feedback follows the response at once.", verbatim=False),
     "one_second": RegimeText(
@@ -52,9 +58,8 @@ def load_evans_hawkins(*, keep_excluded: bool = False) -> pd.DataFrame:
     """
     local = tidy_folder()
     if local is not None:
-        return read_evans_hawkins(
-            local / "rt" / "evans_hawkins", keep_excluded=keep_excluded
-        )
+        folder = local / EVANS_HAWKINS_FOLDER
+        return read_evans_hawkins(folder, keep_excluded=keep_excluded)
     try:
         unpacked = fetch("evans_hawkins")
     except OSError as error:

@@ -12,6 +12,7 @@ from ma_sbi_bench.real.tables import as_numbers, read_table, read_text
 
 __all__ = [
     "RESPONSE_TIMES",
+    "RESPONSE_TIMES_FILE",
     "TRIAL_COLUMNS",
     "RegimeText",
     "check_trials",
@@ -19,6 +20,7 @@ __all__ = [
     "regime_texts",
 ]
 
+RESPONSE_TIMES_FILE = "rt/rt_trials.csv.gz"
 RESPONSE_TIMES = (
     "ratcliff_rouder1998_exp1",
     "forstmann2008",
@@ -75,7 +77,7 @@ def load_response_times(dataset: str, *, keep_excluded: bool = False) -> pd.Data
         ValueError: If there is no such data set, or the file is not whole.
     """
     _check_dataset(dataset)
-    path = tidy_file("rt/rt_trials.csv.gz")
+    path = tidy_file(RESPONSE_TIMES_FILE)
     table = read_table(path, ["dataset", *TRIAL_COLUMNS])
     trials = table[table["dataset"] == dataset].drop(columns="dataset")
     trials = trials[list(TRIAL_COLUMNS)].reset_index(drop=True)

@@ -29,15 +29,39 @@ from ma_sbi.correctors import (
 )
 from ma_sbi.encoders import CategoryEncoder
 from ma_sbi.mixture import sample_mixture
-from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.simulation import sample_prior
 from ma_sbi.validation import as_count
-from ma_sbi_bench.real.instructions.load import check_trials
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Backbone
+from ma_sbi_bench.real.backbones import flow_backbone, predict
+from ma_sbi_bench.real.instructions.evans_hawkins import (
+    EVANS_HAWKINS_FOLDER,
+    load_evans_hawkins,
+)
+from ma_sbi_bench.real.instructions.load import (
+    RESPONSE_TIMES_FILE,
+    check_trials,
+    load_response_times,
+)
 from ma_sbi_bench.tasks.ddm import DDM, GRID, density_summary, simulate_trials
 
-__all__ = ["Cells", "InstructionStudy", "cut_cells", "simulated_cells"]
+__all__ = [
+    "EVANS_HAWKINS",
+    "NUM_TRIALS",
+    "Cells",
+    "InstructionStudy",
+    "cut_cells",
+    "file_of",
+    "load_cells",
+    "simulated_cells",
+    "trials_backbone",
+]
+
+EVANS_HAWKINS = "evans_hawkins"
+NUM_TRIALS = 100
+"""Trials of a subject under a regime that the posterior sees."""
 
 # Beyond the last cells of the summary it knows no density.
 LONGEST = 3.0
@@ -45,6 +69,23 @@ FEWEST_HELD_OUT = 20
 POOL_PER_CELL = 50
 # A density of zero would make one odd response decide everything.
 FLOOR = 1e-3
+
+
+def trials_backbone(budget: Budget, seed: int) -> Backbone:
+    """Define the posterior of the response times of a subject under a regime."""
+    return flow_backbone(budget, "ddm", seed, 50_000, {"num_trials": NUM_TRIALS})
+
+
+def file_of(data: str) -> str:
+    """Name the file or folder of a data set in the tidy layout."""
+    return EVANS_HAWKINS_FOLDER if data == EVANS_HAWKINS else RESPONSE_TIMES_FILE
+
+
+def load_cells(data: str, *, seed: int) -> Cells:
+    """Load the trials of a data set, and divide those of each subject and regime."""
+    own = data == EVANS_HAWKINS
+    trials = load_evans_hawkins() if own else load_response_times(data)
+    return cut_cells(trials, NUM_TRIALS, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -65,7 +106,9 @@ class Cells:
         return len(self.table)
 
 
-def cut_cells(trials: pd.DataFrame, num_trials: int = 100, *, seed: int = 0) -> Cells:
+def cut_cells(
+    trials: pd.DataFrame, num_trials: int = NUM_TRIALS, *, seed: int = 0
+) -> Cells:
     """Divide the trials of each subject and regime into two parts at random.
 
     Args:
@@ -171,12 +214,17 @@ class InstructionStudy:
         theta = posterior.sample(POOL_PER_CELL, self.x, seed=derive(seed, "pool"))
         pool = task.simulate(theta.flatten(0, 1), seed=derive(seed, "pool"))
         self.pool = pool.unflatten(0, theta.shape[:2])
-        self.predicted = predictive_mean(
-            posterior,
-            lambda theta: task.simulate(theta, seed=derive(seed, "predict")),
-            self.x,
-            seed=derive(seed, "predict"),
-        )
+        self.predicted = predict(posterior, task, self.x, seed)
+
+    @property
+    def regime(self) -> list[str]:
+        """Regime of each cell."""
+        return self.cells.table["regime"].tolist()
+
+    @property
+    def held_out_together(self) -> list[str]:
+        """Subject of each cell."""
+        return self.cells.table["subject"].tolist()
 
     def corrections(self, method: str, regime: pd.Series | None = None) -> Corrections:
         """Correct every cell by what the other subjects tell.
@@ -245,24 +293,6 @@ class InstructionStudy:
                 for signed, row in zip(self.cells.held_out, density, strict=True)
             ]
         )
-
-    def gain_over_shuffled(
-        self, method: str, *, num_shuffles: int = 20
-    ) -> tuple[float, float, float]:
-        """Compare true regimes with regimes dealt out at random.
-
-        Returns:
-            How many nats per trial the true ones gain over the mean of the shuffled, and
-            the 2.5 and 97.5 % quantiles over the shuffles.
-        """
-        true = self.losses(self.corrections(method)).mean()
-        shuffled = [
-            self.losses(self.corrections(method, self.shuffled(seed))).mean()
-            for seed in range(num_shuffles)
-        ]
-        gains = np.array(shuffled) - true
-        low, high = np.quantile(gains, [0.025, 0.975])
-        return float(gains.mean()), float(low), float(high)
 
     def effect(self, corrections: Corrections, first: str, second: str) -> pd.DataFrame:
         """Estimate what a regime does to theta, as a mean over subjects.

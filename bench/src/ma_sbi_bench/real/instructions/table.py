@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy import stats
 
 from ma_sbi.context import as_codes
@@ -18,42 +16,46 @@ from ma_sbi.protocols import Corrections
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.real import load_evans_hawkins, load_response_times
-from ma_sbi_bench.real.experiment import BASELINE, PREFLIGHT, RealExperiment
-from ma_sbi_bench.real.instructions.study import (
-    InstructionStudy,
-    cut_cells,
-    simulated_cells,
-)
-from ma_sbi_bench.real.parts import (
-    Part,
+from ma_sbi_bench.real.experiment import (
+    BASELINE,
+    PRIOR,
+    Layout,
+    RealExperiment,
     conditional_part,
-    measure_preflight,
+    usual_parts,
+)
+from ma_sbi_bench.real.instructions.study import (
+    EVANS_HAWKINS,
+    NUM_TRIALS,
+    InstructionStudy,
+    file_of,
+    load_cells,
+    simulated_cells,
+    trials_backbone,
+)
+from ma_sbi_bench.real.preflight import (
+    PREFLIGHT,
+    preflight_lines,
     read_interval,
     with_interval,
 )
-from ma_sbi_bench.real.worlds import (
-    EVANS_HAWKINS_FOLDER,
-    NUM_TRIALS,
-    RESPONSE_TIMES_FILE,
-    as_setting,
-    missing_file,
-    trials_backbone,
-)
-from ma_sbi_bench.tables.comparing import Compared, Line
+from ma_sbi_bench.real.source import missing_file
+from ma_sbi_bench.tables.comparing import Compared, Line, beside
+from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks import DDM
 
-__all__ = ["Instructions"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-PAPER_GAIN = -2.8
+__all__ = ["CAPTIONS", "LAYOUT", "Instructions", "figures", "lines"]
+
 DATA = {
     "forstmann2008": "Forstmann et al. (2008)",
     "ratcliff_rouder1998_exp1": "Ratcliff & Rouder (1998)",
     "cavanagh2011_dbs": "Cavanagh et al. (2011)",
     "simulated": "simulated, no departure",
-    "evans_hawkins": "Evans & Hawkins (2019)",
+    EVANS_HAWKINS: "Evans & Hawkins (2019)",
 }
-EVANS_HAWKINS = "evans_hawkins"
 # Whose subjects and trials the simulated ones imitate.
 IMITATED = "forstmann2008"
 # The two regimes that the effect on theta is taken between.
@@ -64,28 +66,34 @@ CONTRASTS = {
     "simulated": ("speed", "accuracy"),
     EVANS_HAWKINS: ("no_delay", "one_second"),
 }
-SHUFFLED = ", shuffled"
-PRIOR = "prior"
-METHODS = (
-    PRIOR,
-    BASELINE,
-    "matched",
-    "marginal-only",
-    "conditional-only",
-    "stochastic",
-    "stochastic, pooled",
-    "matched" + SHUFFLED,
-    "stochastic" + SHUFFLED,
-)
-PARTS = (
-    Part("marginal", BASELINE, "marginal-only", "point"),
-    Part("conditional", BASELINE, "conditional-only", "point"),
-    Part("both", BASELINE, "matched", "point"),
-    Part("breadth, no context", BASELINE, "stochastic, pooled", "stochastic"),
-    Part("what context adds", "stochastic, pooled", "stochastic", "stochastic"),
-    Part("breadth and context", BASELINE, "stochastic", "stochastic"),
-)
 PARAMETERS = ("v", "a", "tau")
+SHUFFLED = ", shuffled"
+NOT_AT_HAND = "the data live on OSF only and are not at hand"
+LAYOUT = Layout(
+    names=DATA,
+    head="data",
+    methods=(
+        PRIOR,
+        BASELINE,
+        "matched",
+        "marginal-only",
+        "conditional-only",
+        "stochastic",
+        "stochastic, pooled",
+        "matched" + SHUFFLED,
+        "stochastic" + SHUFFLED,
+    ),
+    parts=usual_parts("matched", "stochastic, pooled"),
+    about=("subject", "num_held_out"),
+    group="subject",  # subjects are independent, their cases are not
+    unit="nats per trial",
+    digits=4,
+)
+CAPTIONS = {
+    "instructions_decomposition": "What each part of the correction takes off the loss of "
+    "NPE: the mean shift and what the instruction adds to it (matched means), a pool of "
+    "all residuals and its division by instruction (stochastic). Intervals are 95 %."
+}
 
 
 class Instructions(RealExperiment):
@@ -102,14 +110,6 @@ class Instructions(RealExperiment):
         "live on OSF only; where they are not at hand no figure of them is claimed. A "
         "loss here is near zero, so a per cent of it is a small number of nats."
     )
-    names = DATA
-    head = "data"
-    methods = METHODS
-    parts = PARTS
-    about = ("subject", "num_held_out")
-    group = "subject"  # subjects are independent, their cases are not
-    unit = "nats per trial"
-    digits = 4
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List every method on all data."""
@@ -117,13 +117,13 @@ class Instructions(RealExperiment):
             self._cell(budget, data, method, seed)
             for seed in budget.seeds_of()
             for data in DATA
-            for method in (*METHODS, PREFLIGHT)
+            for method in (*LAYOUT.methods, PREFLIGHT)
         ]
 
     def _cell(self, budget: Budget, data: str, method: str, seed: int) -> Cell:
         settings = {
             "draws": 100 if budget.quick else 500,
-            "posterior": as_setting(trials_backbone(budget, seed)),
+            "posterior": asdict(trials_backbone(budget, seed)),
         }
         if method.endswith(SHUFFLED):
             settings["deals"] = 3 if budget.quick else 20
@@ -131,115 +131,57 @@ class Instructions(RealExperiment):
 
     def missing(self, cell: Cell) -> str:
         """Say where the response times should be."""
-        own = cell.task == EVANS_HAWKINS
-        return missing_file(EVANS_HAWKINS_FOLDER if own else RESPONSE_TIMES_FILE)
+        return missing_file(file_of(cell.task))
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
-        """Score a method on every case, or look at the residuals."""
-        world = {k: v for k, v in cell.settings.items() if k != "deals"}
-        definition = json.dumps(world, sort_keys=True)
-        study = _study(cell.task, definition, cell.seed, str(laboratory.folder))
-        subject = study.cells.table["subject"]
-        if cell.method == PREFLIGHT:
-            regime = study.cells.table["regime"].tolist()
-            return measure_preflight(
-                regime, study.x, study.predicted, subject.tolist(), cell.seed
-            )
-        if cell.method == PRIOR:
-            return [_losses(study.prior_losses(), cell)]
-        if cell.method.endswith(SHUFFLED):
-            return _shuffled(study, cell)
-        corrections = _corrections(study, cell.method)
-        losses = study.losses(corrections)
-        measured = [_losses(losses, cell), *_effects(study, corrections, cell.task)]
-        if cell.method == BASELINE:
-            codes = as_codes(subject, "subject", len(subject))
-            held_out = study.cells.table["num_held_out"]
-            measured += [
-                Measurement("subject", tuple(codes.tolist())),
-                Measurement("num_held_out", tuple(held_out.tolist())),
+    def world(self, cell: Cell) -> dict[str, Any]:
+        """Choose data and posterior."""
+        shared = {name: cell.settings[name] for name in ("draws", "posterior")}
+        return {"data": cell.task, **shared}
+
+    @staticmethod
+    def prepare(
+        world: Mapping[str, Any], seed: int, laboratory: Laboratory
+    ) -> InstructionStudy:
+        """Prepare the cases of one data set."""
+        posterior = laboratory.posterior(Backbone(**world["posterior"]))
+        task = DDM(NUM_TRIALS)
+        simulated = world["data"] == "simulated"
+        cases = load_cells(IMITATED if simulated else world["data"], seed=seed)
+        options: Any = {"num_samples": world["draws"], "seed": seed}
+        study = InstructionStudy(cases, task, posterior, **options)
+        if not simulated:
+            return study
+        # The same subjects without any departure: their first posterior draw.
+        subjects = cases.table.drop_duplicates("subject").index
+        theta = posterior.sample(1, study.x[subjects], seed=seed)[0]
+        imitation = simulated_cells(cases, theta, seed=seed)
+        return InstructionStudy(imitation, task, posterior, **options)
+
+    def measure(self, study: InstructionStudy, cell: Cell) -> list[Measurement]:
+        """Score a method on every case, and measure the effect of the instruction.
+
+        Labels that are shuffled are scored by their means: of each case, and of each
+        shuffle.
+        """
+        if not cell.method.endswith(SHUFFLED):
+            corrections = _corrections(study, cell.method)
+            losses = self.loss(study.losses(corrections), cell)
+            return [losses, *_effects(study, corrections, cell.task)]
+        method = cell.method.removesuffix(SHUFFLED)
+        by_deal = np.stack(
+            [
+                study.losses(study.corrections(method, study.shuffled(deal)))
+                for deal in range(cell.settings["deals"])
             ]
-        return measured
-
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
-        """Make tables of losses, gains, effects, parts and what the residuals foretell."""
-        tables = self.losses(rows)
-        lines = self.loss_lines(rows)
-        lines += [one for data in tables for one in self.gain_lines(data, tables[data])]
-        lines += [one for data in tables for one in _shuffled_lines(data, rows)]
-        if rows.shape[0] and EVANS_HAWKINS not in tables:
-            lines.append(
-                Line(
-                    "Gains",
-                    {"data": DATA[EVANS_HAWKINS], "over": BASELINE, "method": "matched"},
-                    raw=Compared(math.nan, paper=PAPER_GAIN, digits=1, reason=NOT_AT_HAND),
-                    metric="gain, nats per trial",
-                    note=f"not run: {NOT_AT_HAND}; the paper's is in per cent",
-                )
-            )
-        lines += _effect_lines(rows)
-        return [*lines, *self.part_lines(rows), *self.residual_lines(rows)]
-
-    def loss_note(self, task: str, method: str, losses: pd.DataFrame) -> str:
-        """Say how many cases, subjects and trials there are."""
-        return (
-            f"{len(losses)} cases of {losses['subject'].nunique()} subjects, "
-            f"{losses['num_held_out'].sum()} trials"
         )
+        means = tuple(by_deal.mean(axis=1).tolist())
+        return [self.loss(by_deal.mean(axis=0), cell), Measurement("loss_of_deal", means)]
 
-    def gain_lines(self, data: str, losses: pd.DataFrame) -> list[Line]:
-        """Show the gain of every method over NPE."""
-        lines = []
-        for method in [one for one in METHODS if one in losses and one != BASELINE]:
-            gain = self.gain(losses, BASELINE, method)
-            lines.append(
-                Line(
-                    "Gains",
-                    {"data": DATA[data], "over": BASELINE, "method": method},
-                    # In nats: these losses are near zero, and a share of nothing is noise.
-                    raw=Compared(gain.gain, gain.low, gain.high, better="higher", digits=4),
-                    metric="gain, nats per trial",
-                    note=f"Wilcoxon p = {gain.p_value:.1g}",
-                )
-            )
-        return lines
-
-    def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
-        """Draw what each part takes off the loss."""
-        parts = self.part_figure(rows)
-        return {} if parts is None else {"instructions_decomposition": parts}
-
-    def captions(self) -> Mapping[str, str]:
-        """Say what the figure shows."""
-        return {
-            "instructions_decomposition": "What each part of the correction takes off the "
-            "loss of NPE: the mean shift and what the instruction adds to it (matched "
-            "means), a pool of all residuals and its division by instruction "
-            "(stochastic). Intervals are 95 %."
-        }
-
-
-NOT_AT_HAND = "the data live on OSF only and are not at hand"
-
-
-@lru_cache(maxsize=2)
-def _study(data: str, definition: str, seed: int, folder: str) -> InstructionStudy:
-    """Prepare the cases of one data set, which all methods share."""
-    settings = json.loads(definition)
-    posterior = Laboratory(folder).posterior(Backbone(**settings["posterior"]))
-    task = DDM(NUM_TRIALS)
-    source = IMITATED if data == "simulated" else data
-    trials = load_evans_hawkins() if data == EVANS_HAWKINS else load_response_times(source)
-    cases = cut_cells(trials, NUM_TRIALS, seed=seed)
-    options: Any = {"num_samples": settings["draws"], "seed": seed}
-    study = InstructionStudy(cases, task, posterior, **options)
-    if data != "simulated":
-        return study
-    # The same subjects without any departure: their first posterior draw.
-    subjects = cases.table.drop_duplicates("subject").index
-    theta = posterior.sample(1, study.x[subjects], seed=seed)[0]
-    imitation = simulated_cells(cases, theta, seed=seed)
-    return InstructionStudy(imitation, task, posterior, **options)
+    def about(self, study: InstructionStudy, cell: Cell) -> dict[str, list[int]]:
+        """Number the subjects, and count the trials that score each case."""
+        table = study.cells.table
+        codes = as_codes(table["subject"], "subject", len(table))
+        return {"subject": codes.tolist(), "num_held_out": table["num_held_out"].tolist()}
 
 
 def _corrections(study: InstructionStudy, method: str) -> Corrections:
@@ -250,24 +192,6 @@ def _corrections(study: InstructionStudy, method: str) -> Corrections:
         parts = study.corrections(whole), study.corrections(whole, no_regime)
         return conditional_part(study.x, *parts)
     return study.corrections(method)
-
-
-def _losses(losses: np.ndarray, cell: Cell) -> Measurement:
-    draws = cell.settings["draws"]
-    return Measurement("loss", tuple(losses.tolist()), num_draws=draws)
-
-
-def _shuffled(study: InstructionStudy, cell: Cell) -> list[Measurement]:
-    """Score labels dealt out at random: the mean of each case, and of each deal."""
-    method = cell.method.removesuffix(SHUFFLED)
-    losses = np.stack(
-        [
-            study.losses(study.corrections(method, study.shuffled(deal)))
-            for deal in range(cell.settings["deals"])
-        ]
-    )
-    by_deal = tuple(losses.mean(axis=1).tolist())
-    return [_losses(losses.mean(axis=0), cell), Measurement("loss_of_deal", by_deal)]
 
 
 def _effects(
@@ -288,20 +212,67 @@ def _effects(
     return measured
 
 
+def lines(rows: pd.DataFrame) -> Sequence[Line]:
+    """Make tables of losses, gains, effects, parts and pre-flight values."""
+    tables = LAYOUT.losses(rows)
+    return [
+        *LAYOUT.loss_lines(rows, _loss_note),
+        *(
+            _gain_line(
+                data,
+                method,
+                # In nats: these losses are near zero, and a share of nothing is noise.
+                Compared(gain.gain, gain.low, gain.high, better="higher", digits=4),
+                f"Wilcoxon p = {gain.p_value:.1g}",
+            )
+            for data, losses in tables.items()
+            for method, gain in LAYOUT.gains(losses, BASELINE).items()
+        ),
+        *(line for data in tables for line in _shuffled_lines(data, rows)),
+        *(_not_run() if len(rows) and EVANS_HAWKINS not in tables else ()),
+        *_effect_lines(rows),
+        *LAYOUT.part_lines(rows),
+        *preflight_lines(rows, LAYOUT.head, DATA),
+    ]
+
+
+def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+    """Draw what each part takes off the loss."""
+    return LAYOUT.part_figure("instructions_decomposition", rows)
+
+
+def _loss_note(task: str, method: str, losses: pd.DataFrame) -> str:
+    return (
+        f"{len(losses)} cases of {losses['subject'].nunique()} subjects, "
+        f"{losses['num_held_out'].sum()} trials"
+    )
+
+
+def _gain_line(data: str, method: str, gain: Compared, note: str) -> Line:
+    labels = {"data": DATA[data], "over": BASELINE, "method": method}
+    return Line("Gains", labels, gain, metric="gain, nats per trial", note=note)
+
+
+def _not_run() -> list[Line]:
+    data = {"task": EVANS_HAWKINS, "method": "matched"}
+    paper = printed("instructions", "gain", axis=f"over {BASELINE}", **data)
+    blank = Compared(math.nan, reason=NOT_AT_HAND, **beside(paper))
+    note = f"not run: {NOT_AT_HAND}; the paper's is in per cent"
+    return [_gain_line(EVANS_HAWKINS, "matched", blank, note)]
+
+
 def _shuffled_lines(data: str, rows: pd.DataFrame) -> list[Line]:
-    """Compare true labels with labels dealt out at random."""
-    rows = rows[rows["task"] == data]
-    lines = []
+    """Compare true labels with shuffled ones."""
+    values = rows[rows["task"] == data].groupby(["method", "metric"])["values"]
+    by_cell = {key: np.stack(list(some)) for key, some in values}
+    made = []
     for method in ("matched", "stochastic"):
-        true = rows[(rows["method"] == method) & (rows["metric"] == "loss")]
-        deals = rows[
-            (rows["method"] == method + SHUFFLED) & (rows["metric"] == "loss_of_deal")
-        ]
-        if true.empty or deals.empty:
+        true, deals = (method, "loss"), (method + SHUFFLED, "loss_of_deal")
+        if true not in by_cell or deals not in by_cell:
             continue
-        gain = np.concatenate(deals["values"].tolist()) - true["value"].mean()
+        gain = by_cell[deals].ravel() - by_cell[true].mean()
         low, high = np.quantile(gain, [0.025, 0.975])
-        lines.append(
+        made.append(
             Line(
                 "True over shuffled labels",
                 {"data": DATA[data], "method": method},
@@ -310,24 +281,22 @@ def _shuffled_lines(data: str, rows: pd.DataFrame) -> list[Line]:
                 note=f"{len(gain)} deals",
             )
         )
-    return lines
+    return made
 
 
 def _effect_lines(rows: pd.DataFrame) -> list[Line]:
-    found = rows[rows["metric"] == "effect_on_a"]
-    lines = []
-    for (data, method), _ in found.groupby(["task", "method"], sort=False):
-        part = rows[(rows["task"] == data) & (rows["method"] == method)]
-        others = (read_interval(part, f"effect_on_{name}").value for name in ("v", "tau"))
-        drift, delay = others
+    made = []
+    measured = rows[rows["metric"].str.startswith("effect_on_")]
+    for (data, method), part in measured.groupby(["task", "method"], sort=False):
+        effect = {name: read_interval(part, f"effect_on_{name}") for name in PARAMETERS}
         first, second = CONTRASTS[data]
-        lines.append(
+        made.append(
             Line(
                 "Effect of the instruction on the boundary",
                 {"data": DATA[data], "contrast": f"{first} - {second}", "method": method},
-                raw=read_interval(part, "effect_on_a"),
+                raw=effect["a"],
                 metric="effect on a",
-                note=f"on v {drift:+.3f}, on tau {delay:+.3f}",
+                note=f"on v {effect['v'].value:+.3f}, on tau {effect['tau'].value:+.3f}",
             )
         )
-    return lines
+    return made

@@ -1,5 +1,6 @@
-"""Tests for ma_sbi_bench.real.worlds."""
+"""Tests for ma_sbi_bench.real.backbones."""
 
+import dataclasses
 import json
 
 import pytest
@@ -7,15 +8,11 @@ import pytest
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.real.worlds import (
-    NUM_TRIALS,
-    RESPONSE_TIMES_FILE,
-    as_setting,
-    backbone_of,
-    fortnight_backbone,
-    missing_file,
-    trials_backbone,
-)
+from ma_sbi_bench.real.backbones import backbone_of
+from ma_sbi_bench.real.covid.study import fortnight_backbone
+from ma_sbi_bench.real.instructions.load import RESPONSE_TIMES_FILE
+from ma_sbi_bench.real.instructions.study import NUM_TRIALS, trials_backbone
+from ma_sbi_bench.real.source import missing_file
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 QUICK = Budget(quick=True)
@@ -24,7 +21,7 @@ QUICK = Budget(quick=True)
 @pytest.mark.parametrize("define", [fortnight_backbone, trials_backbone])
 def test_a_cell_gives_back_the_posterior_that_it_was_made_with(define):
     posterior = define(Budget(), 3)
-    settings = json.loads(json.dumps({"posterior": as_setting(posterior)}))
+    settings = json.loads(json.dumps({"posterior": dataclasses.asdict(posterior)}))
     found = backbone_of(Cell("covid", 1, "NPE", settings=settings))
     assert found == posterior
     assert found.key == posterior.key
