@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 
@@ -31,11 +31,11 @@ class Experiment(ABC):
         note: What a reader of its tables should know.
     """
 
-    name: ClassVar[str]
-    version: ClassVar[int] = 1
-    title: ClassVar[str]
-    place: ClassVar[str] = ""
-    note: ClassVar[str] = ""
+    name: str
+    version: int = 1
+    title: str
+    place: str = ""
+    note: str = ""
 
     @abstractmethod
     def cells(self, budget: Budget) -> Sequence[Cell]:
@@ -45,9 +45,9 @@ class Experiment(ABC):
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
         """Compute the numbers of a cell."""
 
-    @abstractmethod
     def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
         """Put finished rows beside the paper's, as far as there are any."""
+        return ()
 
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
         """Name the posteriors that a cell needs; none here."""
