@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from ma_sbi_bench.trials.experiment import EXTRA_ROWS, TrialExperiment
 
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
@@ -13,7 +14,6 @@ from ma_sbi_bench.report.tables import make_tables
 from ma_sbi_bench.tables.presentation import PRESENTATIONS
 from ma_sbi_bench.tables.registry import EXPERIMENTS, get_experiment
 from ma_sbi_bench.tasks import get_task
-from ma_sbi_bench.trials.experiment import EXTRA_ROWS, TrialExperiment
 from ma_sbi_bench.trials.world import World
 
 BUDGETS = [Budget(), Budget(quick=True)]

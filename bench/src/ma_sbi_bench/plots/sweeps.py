@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import cycle
 from typing import Any
 
@@ -30,18 +30,22 @@ def plot_sweeps(
     panels: Mapping[str, Mapping[str, Mapping[float, float]]],
     label: str,
     *,
-    levels: Mapping[str, float] | Mapping[str, Mapping[str, float]] | None = None,
+    levels: Mapping[str, Mapping[str, float]] | None = None,
     horizontal: str | None = None,
     log: bool = True,
+    log_values: Collection[str] = (),
+    shaded: tuple[float, float] | None = None,
 ) -> Figure:
     """Draw one panel per sweep, one curve per method.
 
     Args:
         panels: Values by panel, method, and the number that was varied.
         label: Name of the values.
-        levels: Values that do not vary, drawn as lines: by name, or by panel and name.
+        levels: Values that do not vary, drawn as lines, by panel and name.
         horizontal: Name of what was varied; the panel's own title if None.
         log: Whether the horizontal axis is logarithmic.
+        log_values: Panels whose vertical axis is.
+        shaded: Range of the horizontal axis that is set apart.
     """
     columns = min(3, len(panels))
     lines = math.ceil(len(panels) / columns)
@@ -60,7 +64,7 @@ def plot_sweeps(
             points = sorted(curve.items())
             style = {"ms": 4, "color": colours[name]}
             drawn[name] = axis.plot(*zip(*points, strict=True), "o-", **style)[0]
-        for name, value in _levels(levels, title).items():
+        for name, value in (levels or {}).get(title, {}).items():
             style = {"color": COLOURS.get(name, "0.5")}
             drawn[name] = axis.axhline(value, ls="--", lw=1, **style)
         if log:
@@ -68,6 +72,11 @@ def plot_sweeps(
             tried = sorted({at for points in curves.values() for at in points})
             axis.set_xticks(tried, [f"{at:g}" for at in tried], fontsize=8)
             axis.minorticks_off()
+        if title in log_values:
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter("{x:g}")
+        if shaded is not None:
+            axis.axvspan(*shaded, color="0.94", zorder=0, lw=0)
         axis.set_xlabel(horizontal or title)
         axis.set_title(title if horizontal else "", loc="left", fontsize=10)
         axis.grid(alpha=0.25)
@@ -82,10 +91,3 @@ def plot_sweeps(
         fontsize=8,
     )
     return figure
-
-
-def _levels(levels: Mapping | None, title: str) -> Mapping[str, float]:
-    if not levels:
-        return {}
-    first = next(iter(levels.values()))
-    return levels.get(title, {}) if isinstance(first, Mapping) else levels

@@ -10,10 +10,11 @@ import pandas as pd
 
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
+from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Laboratory, fit_backbone
 from ma_sbi_bench.tables.comparing import Compared, Line
 from ma_sbi_bench.tables.paper import printed
-from ma_sbi_bench.trials.experiment import TrialExperiment
+from ma_sbi_bench.trials.cells import trial_cell
 from ma_sbi_bench.trials.run import backbone_of, make_method, materials_of
 from ma_sbi_bench.trials.world import World
 
@@ -31,7 +32,7 @@ PHASES = {
 }
 
 
-class Compute(TrialExperiment):
+class Compute(Experiment):
     """The compute table."""
 
     name = "compute"
@@ -46,10 +47,7 @@ class Compute(TrialExperiment):
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List the training, and every method."""
-        cells = [
-            self.method_cell(budget, TASK, BACKBONE, method, 0)
-            for method in ("npe", *TIMED)
-        ]
+        cells = [trial_cell(budget, TASK, BACKBONE, method) for method in ("npe", *TIMED)]
         cells[0] = replace(cells[0], method=TRAINING)
         # The paper's twelve, however many observations the task is judged on elsewhere.
         return [
@@ -64,7 +62,7 @@ class Compute(TrialExperiment):
 
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
         """Name the posterior that a method starts from; training makes its own."""
-        return () if cell.method == TRAINING else super().backbones(cell)
+        return () if cell.method == TRAINING else (backbone_of(cell),)
 
     def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
         """Measure the phases of a method."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -19,7 +21,22 @@ from ma_sbi_bench.tables import (
     theorem_1,
 )
 from ma_sbi_bench.tables.comparing import Line
+from ma_sbi_bench.tables.more_lines import (
+    continuous_context_lines,
+    decomposition_lines,
+    encoder_lines,
+    hide_calibration_lines,
+)
 from ma_sbi_bench.tables.registry import EXPERIMENTS
+from ma_sbi_bench.tables.trial_figures import (
+    draw_continuous_context,
+    draw_curves,
+    draw_decomposition,
+    draw_hide_calibration,
+    draw_posteriors,
+)
+from ma_sbi_bench.tables.trial_lines import lines_of
+from ma_sbi_bench.trials.table import TrialTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,12 +59,6 @@ class Presentation:
     captions: Mapping[str, str] = field(default_factory=dict)
 
 
-def _of(shown: Any) -> Presentation:
-    """Collect what a module or an experiment says of its rows."""
-    captions = getattr(shown, "CAPTIONS", None) or getattr(shown, "captions", dict)()
-    return Presentation(shown.lines, getattr(shown, "figures", lambda rows: {}), captions)
-
-
 MODULES = {
     "schematic": schematic,
     "theorem_1": theorem_1,
@@ -58,6 +69,39 @@ MODULES = {
     "covid": covid,
     "instructions": instructions,
 }
-PRESENTATIONS: dict[str, Presentation] = {
-    name: _of(MODULES.get(name, one)) for name, one in EXPERIMENTS.items()
+
+
+def _of_module(module: ModuleType) -> Presentation:
+    figures = getattr(module, "figures", lambda rows: {})
+    return Presentation(module.lines, figures, getattr(module, "CAPTIONS", {}))
+
+
+# Where lines or a figure are not those that every table of trials has.
+OWN_LINES = {
+    "hide_calibration": hide_calibration_lines,
+    "decomposition": decomposition_lines,
+    "encoder_ablation": encoder_lines,
+    "continuous_context": continuous_context_lines,
 }
+OWN_FIGURES = {
+    "hide_calibration": draw_hide_calibration,
+    "posteriors": draw_posteriors,
+    "decomposition": draw_decomposition,
+    "continuous_context": draw_continuous_context,
+}
+
+
+def _of_trials(table: TrialTable) -> Presentation:
+    name = "violins" if table.name == "hide_calibration" else table.name
+    return Presentation(
+        OWN_LINES.get(table.name, partial(lines_of, table)),
+        OWN_FIGURES.get(table.name, partial(draw_curves, table)),
+        {name: table.caption} if table.caption else {},
+    )
+
+
+PRESENTATIONS: dict[str, Presentation] = {
+    name: _of_trials(one) if isinstance(one, TrialTable) else _of_module(MODULES[name])
+    for name, one in EXPERIMENTS.items()
+}
+"""How each experiment is shown, by its name."""

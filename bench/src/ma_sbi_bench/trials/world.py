@@ -2,7 +2,8 @@
 
 Test observations are the same for every seed; the calibration set and all noise come from
 the seed. Where there is an exact posterior, each of a few observations is seen in every
-regime, or in one of them in turn.
+regime, or in one of them in turn; where the context is a number, at every intensity of a
+grid.
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ from torch import Tensor
 from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.tasks import Draws, Task, get_task
+from ma_sbi_bench.trials.cells import BY_MEAN
 
-__all__ = ["BY_MEAN", "World"]
+__all__ = ["World"]
 
-BY_MEAN = ("sir_delay", "ddm")
-"""Tasks that are judged by the posterior mean, as in the paper; others by C2ST."""
+# Forms whose name says what their contexts are, where no setting does.
+CONTEXTS = {
+    "ma_sbi_shuffled": "shuffled",
+    "ma_sbi_number": "number",
+    "ma_sbi_unseen": "unseen",
+}
 
 
 @dataclass(frozen=True)
@@ -36,23 +42,30 @@ class World:
         test: Test rows.
         reference: Exact draws, shape ``(num_draws, num_rows, dim_theta)``; None where the
             posterior mean is judged.
-        regime_weights: Probability of each regime given the context of each test row.
+        regime_weights: Probability of each regime given the context of each test row,
+            shape ``(num_rows, num_regimes)``; None where the context is the regime.
     """
 
     task: Task
     calibration: Draws
     test: Draws
     reference: Tensor | None
-    regime_weights: Tensor
+    regime_weights: Tensor | None
 
     @classmethod
-    def of(cls, cell: Cell) -> World:
-        """Make the world of a trial."""
+    def of(cls, cell: Cell, calibration_set: int = 0) -> World:
+        """Make the world of a trial.
+
+        Args:
+            cell: The trial.
+            calibration_set: Which of several calibration sets; the first is the one that
+                posteriors are corrected by.
+        """
         settings = cell.settings
-        task = get_task(cell.task, **settings["task"])
+        task = get_task(cell.task, **settings.get("task", {}))
         rng = np.random.default_rng(derive(cell.seed, "contexts"))
         test = _test_rows(task, cell)
-        calibration = _calibration_rows(task, cell)
+        calibration = _calibration_rows(task, cell, calibration_set)
         reliability = settings.get("reliability", 1.0)
         if reliability < 1.0:
             texts = [regime.text for regime in task.regimes]
@@ -60,10 +73,9 @@ class World:
                 rows._replace(context=_blurred(rows.context, texts, reliability, rng))
                 for rows in (calibration, test)
             )
-        weights = _regime_weights(task, test, reliability)
-        calibration, test = _treated(
-            settings.get("context", "true"), calibration, test, rng
-        )
+        weights = _regime_weights(task, test, reliability) if task.regimes else None
+        how = settings.get("context", CONTEXTS.get(cell.method, "true"))
+        calibration, test = _treated(how, calibration, test, rng)
         reference = None
         if cell.task not in BY_MEAN:
             reference = _reference(test, cell)
@@ -77,9 +89,11 @@ def _test_rows(task: Task, cell: Cell) -> Draws:
         test = task.draw(cell.settings["rows"], seed=seed)
     else:
         once = task.draw(cell.settings["observations"], seed=seed)
-        num_regimes = len(task.regimes)
-        rows = torch.arange(len(once.theta)).repeat_interleave(num_regimes)
-        regime = torch.arange(num_regimes).repeat(len(once.theta))
+        regimes = torch.arange(len(task.regimes))
+        if "intensities" in cell.settings:
+            regimes = torch.linspace(0, 1, cell.settings["intensities"])
+        rows = torch.arange(len(once.theta)).repeat_interleave(len(regimes))
+        regime = regimes.repeat(len(once.theta))
         x_sim = once.x_sim[rows]
         context = task.contexts(regime, seed=derive(cell.seed, "test contexts"))
         test = Draws(once.theta[rows], x_sim, task.depart(x_sim, regime), regime, context)
@@ -100,10 +114,11 @@ def _cases(test: Draws, cell: Cell) -> Tensor:
     return rows if cell.regime is None else rows[test.regime[rows] == cell.regime]
 
 
-def _calibration_rows(task: Task, cell: Cell) -> Draws:
+def _calibration_rows(task: Task, cell: Cell, calibration_set: int) -> Draws:
     """Draw calibration rows, without a regime that is left out."""
     num, left_out = cell.num_calibration or 0, cell.settings.get("left_out")
-    seed = derive(cell.seed, "calibration")
+    more = f" {calibration_set}" if calibration_set else ""
+    seed = derive(cell.seed, f"calibration{more}")
     if left_out is None:
         return task.draw(num, seed=seed)
     # Regimes are stratified: enough for as many rows of the others.
@@ -134,7 +149,7 @@ def _blurred(
 
 
 def _treated(how: str, calibration: Draws, test: Draws, rng: Any) -> tuple[Draws, Draws]:
-    """Exchange the contexts: shuffled, or the number of the calibration row."""
+    """Exchange the contexts, or leave out the calibration rows that tests have."""
     if how == "shuffled":
         shuffled = rng.permutation(calibration.context).tolist()
         return calibration._replace(context=shuffled), test
@@ -145,6 +160,14 @@ def _treated(how: str, calibration: Draws, test: Draws, rng: Any) -> tuple[Draws
             nearest = torch.cdist(test.x_obs, calibration.x_obs).argmin(dim=1)
             new = [index[row] for row in nearest.tolist()]
         return calibration._replace(context=index), test._replace(context=new)
+    if how == "number":
+        calibration, test = (
+            rows._replace(context=rows.regime.tolist()) for rows in (calibration, test)
+        )
+    elif how == "unseen":
+        seen = set(test.context)
+        new_texts = torch.tensor([text not in seen for text in calibration.context])
+        calibration = _select(calibration, new_texts)
     return calibration, test
 
 
@@ -161,7 +184,7 @@ def _regime_weights(task: Task, test: Draws, reliability: float) -> Tensor:
 
 def _reference(test: Draws, cell: Cell) -> Tensor:
     """Draw the exact answers, once for each observation."""
-    options = tuple(sorted(cell.settings["task"].items()))
+    options = tuple(sorted(cell.settings.get("task", {}).items()))
     sizes = cell.settings["observations"], cell.settings["draws"]
     once = _reference_once(cell.task, options, *sizes)
     if cell.observation is not None:

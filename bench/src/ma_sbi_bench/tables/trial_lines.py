@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,14 +22,19 @@ from ma_sbi_bench.tables.comparing import (
     estimate,
     implied_share,
 )
+from ma_sbi_bench.tables.paper import printed
+from ma_sbi_bench.theory import discrete_information, symmetric_channel
+from ma_sbi_bench.trials.table import TrialTable, View
 
 __all__ = [
     "METRICS",
-    "Published",
-    "curve",
-    "levels",
+    "TASK_NAMES",
+    "PaperLine",
+    "in_paper",
+    "labelled",
+    "lines_of",
     "per_observation",
-    "trial_lines",
+    "view_lines",
 ]
 
 METRICS = {"c2st": "C2ST", "mse": "MSE"}
@@ -42,9 +48,12 @@ TASK_NAMES = {
     "sir_delay": "SIR",
     "ddm": "DDM",
 }
+# RoPE as the paper has it, and as its authors have it.
+ROPE_SWEPT = ("rope_paper_ot_only", "rope_paper")
+ROPE_GAMMA = ("rope_ot_only", "rope")
 
 
-class Published(NamedTuple):
+class PaperLine(NamedTuple):
     """What the paper prints for a line.
 
     Attributes:
@@ -62,58 +71,148 @@ class Published(NamedTuple):
     better: Literal["higher", ""] = "higher"
 
 
-def trial_lines(
+def lines_of(table: TrialTable, rows: pd.DataFrame) -> list[Line]:
+    """Make the lines of a table.
+
+    Args:
+        table: Its description.
+        rows: Finished rows of its cells.
+    """
+    lines = []
+    for view in table.views:
+        shown = labelled(rows, (*view.by, *view.ends))
+        if view.backbone:
+            shown = shown[shown["backbone"] == view.backbone]
+        if view.swept:
+            shown = shown[~shown["method"].isin(view.swept) | shown[view.by[0]].notna()]
+        paper = partial(in_paper, table, view)
+        lines += view_lines(shown, view, paper=paper, order=table.order)
+    return lines
+
+
+def in_paper(table: TrialTable, view: View, row: pd.Series) -> PaperLine:
+    """Find what the paper prints for the line of a row."""
+    axis = ""
+    if view.axis:
+        at = row[view.axis]
+        if pd.isna(at):
+            return PaperLine()
+        axis = f"{view.axis}={at if isinstance(at, str) else format(at, 'g')}"
+
+    def find(metric: str, method: str = row["method"]) -> float | None:
+        where = {"task": row["task"], "backbone": row["backbone"], "axis": axis}
+        found = printed(table.name, metric, method=method, **where)
+        return None if found is None else found.value
+
+    raw = find(row["metric"])
+    if row["method"] in ("npe", "oracle") and not table.compares_ends:
+        raw = None
+    npe, oracle = (find(row["metric"], end) for end in ("npe", "oracle"))
+    better: Literal["higher", ""] = "" if row["method"] in table.neutral else "higher"
+    return PaperLine(raw, find("gap_closed"), npe, oracle, better)
+
+
+def labelled(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Add columns that follow from the settings of a row; None where it has no such thing.
+
+    A column without a rule is an option of the method.
+    """
+
+    def values(column: str) -> list[Any]:
+        rule = LABELS.get(column, lambda row: row["settings"]["options"].get(column))
+        return [rule(row) for _, row in rows.iterrows()]
+
+    added = [one for one in dict.fromkeys(columns) if one not in rows.columns]
+    return rows.assign(**{one: pd.Series(values(one), rows.index) for one in added})
+
+
+def _gamma(row: pd.Series) -> float | None:
+    if row["method"] not in ROPE_GAMMA:
+        return None
+    return row["settings"]["options"].get("gamma", 0.5)
+
+
+def _in_transport(row: pd.Series) -> tuple[int, int]:
+    """Count the simulations and the observations in RoPE's transport."""
+    settings = row["settings"]
+    num_simulations = settings["options"].get("num_simulations", 2000)
+    return num_simulations, settings.get("unlabelled", 0) + 12
+
+
+def _num_simulations(row: pd.Series) -> int | None:
+    """Give N_s, where N_o is 12."""
+    simulations, observations = _in_transport(row)
+    return simulations if row["method"] in ROPE_SWEPT and observations == 12 else None
+
+
+def _num_observations(row: pd.Series) -> int | None:
+    """Give N_o, where N_s is 2000."""
+    simulations, observations = _in_transport(row)
+    return observations if row["method"] in ROPE_SWEPT and simulations == 2000 else None
+
+
+def _information(row: pd.Series) -> float:
+    channel = symmetric_channel(4, row["settings"].get("reliability", 1.0))
+    return round(discrete_information(channel), 3)
+
+
+LABELS: dict[str, Callable[[pd.Series], Any]] = {
+    "n_cal": lambda row: row["num_calibration"],
+    "left_out": lambda row: row["regime"],
+    "context": lambda row: row["settings"]["task"].get("setting", "informative"),
+    "p": lambda row: row["settings"].get("reliability", 1.0),
+    "I": _information,
+    "N_s": _num_simulations,
+    "N_o": _num_observations,
+    "gamma": _gamma,
+}
+"""Columns that are not in the store, by the function of a row that fills them."""
+
+
+def view_lines(
     rows: pd.DataFrame,
-    table: str,
+    view: View,
     *,
-    by: Sequence[str] = ("task", "backbone"),
-    world: Sequence[str] = ("task", "backbone"),
-    published: Callable[[pd.Series], Published] = lambda row: Published(),
+    paper: Callable[[pd.Series], PaperLine] = lambda row: PaperLine(),
     order: Sequence[str] = (),
 ) -> list[Line]:
     """Make one line for each method within each group.
 
     Args:
-        rows: Finished rows of trials; columns other than those of the store may have been
-            added, to be named in ``by``.
-        table: Title of the table.
-        by: Columns that are labels of a line, before its method.
-        world: Columns that decide which NPE and oracle a line is compared with.
-        published: What the paper prints, given the first row of a line.
+        rows: Finished rows of trials, with the columns that the view names.
+        view: What groups them.
+        paper: What the paper prints, given the first row of a line.
         order: Methods in the order of the table; others follow.
     """
-    raw = rows[rows["metric"].isin(METRICS)]
+    raw, by = rows[rows["metric"].isin(METRICS)], list(view.by)
     ends = {
         (*_as_tuple(key), method): part
-        for key, group in raw.groupby(list(world), sort=False, dropna=False)
+        for key, group in raw.groupby(list(view.ends), sort=False, dropna=False)
         for method, part in group.groupby("method", sort=False)
         if method in ("npe", "oracle")
     }
-    lines = _gaps(ends, table, world, published)
+    lines = _gaps(ends, view, paper)
     groups = raw.groupby([*by, "method"], sort=False, dropna=False)
     ranked = sorted(groups, key=lambda item: _rank(str(item[0][-1]), order))
     for key, part in sorted(ranked, key=lambda item: _position(item[0][:-1], raw, by)):
         first, method = part.iloc[0], str(key[-1])
-        paper = published(first)
-        name = METRICS[first["metric"]]
+        theirs = paper(first)
         scores = rows[rows["key"].isin(part["key"]) & (rows["metric"] == "log_score")]
-        place = tuple(first[column] for column in world)
+        place = tuple(first[column] for column in view.ends)
         lines.append(
             Line(
-                table,
+                view.heading,
                 _labels(by, key[:-1], method),
-                raw=_raw(part, paper, DIGITS[first["metric"]]),
-                closed=_closed(part, method, place, ends, paper),
-                log_score=_pooled(scores) if len(scores) else None,
-                metric=name,
+                raw=_raw(part, theirs.raw),
+                closed=_closed(part, method, place, ends, theirs),
+                log_score=estimate(_matrix(scores)) if len(scores) else None,
+                metric=METRICS[first["metric"]],
             )
         )
     return lines
 
 
-def _gaps(
-    ends: dict, table: str, world: Sequence[str], published: Callable[..., Published]
-) -> list[Line]:
+def _gaps(ends: dict, view: View, paper: Callable[..., PaperLine]) -> list[Line]:
     """Make a line of each gap between NPE and oracle, on which every share rests."""
     lines = []
     for (*place, method), npe in ends.items():
@@ -121,14 +220,14 @@ def _gaps(
         if method != "npe" or oracle is None or set(npe["seed"]) != set(oracle["seed"]):
             continue
         first = npe.iloc[0]
-        paper = published(first)
+        theirs = paper(first)
         known = None
-        if paper.npe is not None and paper.oracle is not None:
-            known = round(paper.npe - paper.oracle, 4)
+        if theirs.npe is not None and theirs.oracle is not None:
+            known = round(theirs.npe - theirs.oracle, 4)
         lines.append(
             Line(
-                f"{table}: the gap",
-                _labels(world, place, "npe - oracle"),
+                f"{view.heading}: the gap",
+                _labels(view.ends, place, "npe - oracle"),
                 raw=estimate(
                     _matrix(npe) - _matrix(oracle),
                     paper=known,
@@ -140,23 +239,6 @@ def _gaps(
             )
         )
     return lines
-
-
-def curve(rows: pd.DataFrame, column: str) -> dict[float, float]:
-    """Average the values of rows at each value of a column."""
-    points: dict[float, list[float]] = {}
-    for at, value in zip(rows[column].astype(float), rows["value"], strict=True):
-        points.setdefault(at, []).append(value)
-    return {at: float(np.mean(values)) for at, values in sorted(points.items())}
-
-
-def levels(rows: pd.DataFrame, methods: Sequence[str]) -> dict[str, float]:
-    """Average the values of methods that nothing is varied of, as far as there are any."""
-    return {
-        method: float(rows.loc[rows["method"] == method, "value"].mean())
-        for method in methods
-        if (rows["method"] == method).any()
-    }
 
 
 def per_observation(row: pd.Series) -> np.ndarray:
@@ -183,20 +265,16 @@ def _matrix(part: pd.DataFrame) -> np.ndarray:
     return np.stack([per_observation(row) for _, row in ordered.iterrows()])
 
 
-def _pooled(part: pd.DataFrame, **known: object) -> Compared:
-    """Average, with an interval over observations and seeds."""
-    return estimate(_matrix(part), **known)
-
-
-def _raw(part: pd.DataFrame, paper: Published, digits: int) -> Compared:
-    # Half of C2ST's range above the oracle's, or half of an error, must not hide in noise.
-    coarsest = 0.1 if part.iloc[0]["metric"] == "c2st" else 0.5 * (paper.raw or 0.0)
-    return _pooled(
-        part,
-        paper=paper.raw,
+def _raw(part: pd.DataFrame, paper: float | None) -> Compared:
+    metric = part.iloc[0]["metric"]
+    return estimate(
+        _matrix(part),
+        paper=paper,
         better="lower",
-        digits=digits,
-        coarsest=coarsest,
+        digits=DIGITS[metric],
+        # Half of C2ST's range above the oracle's, or half of an error, must not hide in
+        # noise.
+        coarsest=0.1 if metric == "c2st" else 0.5 * (paper or 0.0),
         more_cases=_more_cases(part),
     )
 
@@ -209,7 +287,7 @@ def _more_cases(part: pd.DataFrame) -> float:
 
 
 def _closed(
-    part: pd.DataFrame, method: str, place: tuple, ends: dict, paper: Published
+    part: pd.DataFrame, method: str, place: tuple, ends: dict, paper: PaperLine
 ) -> Compared | None:
     """Compute the share of the gap on the seeds that all three have."""
     npe, oracle = (ends.get((*place, name)) for name in ("npe", "oracle"))
@@ -233,9 +311,8 @@ def _labels(heads: Sequence[str], key: Sequence, method: str) -> dict[str, Any]:
     labels = dict(zip(heads, key, strict=True))
     if "task" in labels:
         labels["task"] = TASK_NAMES.get(labels["task"], labels["task"])
-    return {name: label for name, label in labels.items() if label != ""} | {
-        "method": method
-    }
+    known = {name: label for name, label in labels.items() if label != ""}
+    return known | {"method": method}
 
 
 def _as_tuple(key: object) -> tuple:

