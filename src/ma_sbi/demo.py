@@ -1,8 +1,8 @@
 """The method on one page: find a receiver from its distances to two beacons.
 
 A receiver somewhere in a square measures its distances to two beacons. A posterior is
-trained on simulations in which both beacons are right. In reality they are not always, and
-a log says when.
+trained on simulations in which both beacons work. In reality they sometimes do not, and a
+log describes when.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOTES: Mapping[str, tuple[float, float]] = {
     "Echo from the new hangar on the path to beacon B.": (0.0, 0.3),
     "Frost on both antennas, the gain was turned up.": (-0.25, -0.25),
 }
-"""What the log says, and what it means: the error of the two distances."""
+"""What the log says, and the error of the two distances that it implies."""
 
 
 class Measurements(NamedTuple):
