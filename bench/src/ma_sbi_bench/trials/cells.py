@@ -188,7 +188,7 @@ def _options(
         options |= QUICK_OPTIONS.get(method, {})
     if "epsilon" in own:  # a grid is there to choose it
         options.pop("grid", None)
-    return options | own
+    return options | dict(own)
 
 
 def _continuous_cell(budget: Budget, backbone: str, method: str, seed: int) -> Cell:
