@@ -70,8 +70,8 @@ CALIBRATION_SIZE = TrialTable(
         label="C2ST (SIR, DDM: error of the mean)",
         horizontal="n_cal",
     ),
-    caption="C2ST to the exact posterior (SIR and DDM: squared error of the posterior mean) "
-    "against the calibration rows; lower is better.",
+    caption="C2ST to the exact posterior (SIR and DDM: squared error of the posterior "
+    "mean) against the calibration rows; lower is better.",
 )
 
 BY_INDEX = ("rope_emd", "index, new row", "index, nearest row", *FITTED)
@@ -304,6 +304,6 @@ CONTINUOUS_CONTEXT = TrialTable(
     views=[View(f"Continuous context, z >= {SMALLEST_Z}")],
     order=OVER_INTENSITIES,
     figure="continuous_context",
-    caption="C2ST (left) and error of the recovered shift (right) over the intensity z; the "
-    "paper's means leave out what is shaded.",
+    caption="C2ST (left) and error of the recovered shift (right) over the intensity z; "
+    "the paper's means leave out what is shaded.",
 )
