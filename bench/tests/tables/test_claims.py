@@ -19,6 +19,7 @@ from ma_sbi_bench.tables.claims import (
 )
 from ma_sbi_bench.tables.comparing import Compared, Line
 from ma_sbi_bench.tables.paper_claims import CLAIMS, judge_claims
+from ma_sbi_bench.tables.presentation import PRESENTATIONS
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -106,7 +107,7 @@ def judged(experiments, folder):
     """Judge by the committed rows; the name of a judge says which claim it is."""
     store = Store(folder, RESULTS)
     lines = {
-        name: EXPERIMENTS[name].lines(store.rows(EXPERIMENTS[name].cells(Budget())))
+        name: PRESENTATIONS[name].lines(store.rows(EXPERIMENTS[name].cells(Budget())))
         for name in experiments
     }
     names = [judge.__name__ for _, name, judge in CLAIMS if name in experiments]
