@@ -35,7 +35,10 @@ CODE = {
     "help": (HELP, {"torch", "sbi", "matplotlib", "sklearn"}),
     "ShiftCorrector": (SHIFT, {"sbi", "zuko", "matplotlib"}),
     "CorrectedPosterior": (SHIFT + CORRECTED, {"sbi", "zuko", "matplotlib"}),
-    "metrics": ("import ma_sbi.metrics, ma_sbi.conformal", {"sbi", "zuko", "matplotlib"}),
+    "metrics": (
+        "import ma_sbi.metrics, ma_sbi.conformal_regions",
+        {"sbi", "zuko", "matplotlib"},
+    ),
 }
 
 

@@ -6,21 +6,21 @@ import pytest
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Measurement
 from ma_sbi_bench.engine.store import Store
-from ma_sbi_bench.tables.registry import get_experiment
+from ma_sbi_bench.tables.methods_compared import HIDE_CALIBRATION
+from ma_sbi_bench.tables.presentation import PRESENTATIONS
 
-EXPERIMENT = get_experiment("hide_calibration")
 LEVELS = {"npe": 0.80, "oracle": 0.70, "ma_sbi_paper": 0.702, "rope_emd": 0.78}
 
 
 @pytest.fixture
 def lines(tmp_path):
     rng, store = np.random.default_rng(0), Store(tmp_path)
-    cells = [c for c in EXPERIMENT.cells(Budget()) if c.method in LEVELS]
+    cells = [c for c in HIDE_CALIBRATION.cells(Budget()) if c.method in LEVELS]
     for cell in cells:
         noise = 0.002 * rng.standard_normal(48)
         values = tuple(LEVELS[cell.method] + noise)
         store.write(cell, [Measurement("c2st", values)], 1.0)
-    return EXPERIMENT.lines(store.rows(cells))
+    return PRESENTATIONS["hide_calibration"].lines(store.rows(cells))
 
 
 def test_ma_sbi_is_equivalent_to_the_oracle_and_npe_is_not(lines):
@@ -33,7 +33,10 @@ def test_ma_sbi_is_equivalent_to_the_oracle_and_npe_is_not(lines):
     assert ours.note.startswith("yes")
     assert ours.raw.value == pytest.approx(0.002, abs=0.001)
     assert ours.verdict == "reproduced"
+    assert "(paper < 1e-4)" in ours.note
     assert tested["ddpm", "npe"].note.startswith("not shown")
+    assert "paper" not in tested["ddpm", "npe"].note
+    assert "(paper 0.999)" in tested["maf", "npe"].note
     assert ("ddpm", "oracle") not in tested
     # The paper prints an interval of its own.
     assert ours.raw.tolerance == pytest.approx(

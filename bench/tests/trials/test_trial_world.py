@@ -7,15 +7,13 @@ import pytest
 import torch
 
 from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.tasks import get_task
+from ma_sbi_bench.trials.cells import trial_cell
 from ma_sbi_bench.trials.world import World
 
 
 def trial(method, task="gaussian_linear", **known):
-    return EXPERIMENTS["main_results"].trial(
-        Budget(quick=True), task, "maf", method, **known
-    )
+    return trial_cell(Budget(quick=True), task, "maf", method, **known)
 
 
 def test_test_rows_are_the_same_for_every_seed_and_calibration_rows_are_not():

@@ -7,15 +7,16 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.models import Laboratory
 from ma_sbi_bench.methods import METHODS
 from ma_sbi_bench.tables.registry import EXPERIMENTS
-from ma_sbi_bench.trials.experiment import EXTRA_ROWS, ONLY
+from ma_sbi_bench.trials.cells import ALL_CASES, ONLY_BACKBONE, trial_cell
 from ma_sbi_bench.trials.run import FORMS, backbone_of, run_trial
+from ma_sbi_bench.trials.table import EXTRA_ROWS
 
 QUICK = Budget(quick=True)
 MAIN = EXPERIMENTS["main_results"]
 
 
 def trial(method, task="gaussian_linear", backbone="maf", **known):
-    return MAIN.trial(QUICK, task, backbone, method, **known)
+    return trial_cell(QUICK, task, backbone, method, **known)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def test_the_same_trial_of_two_experiments_is_one_cell():
 def test_every_method_is_in_the_main_table_with_both_backbones():
     for backbone in ("ddpm", "maf"):
         cells = [c for c in MAIN.cells(Budget()) if c.backbone == backbone]
-        expected = {m for m in METHODS if ONLY.get(m, backbone) == backbone}
+        expected = {m for m in METHODS if ONLY_BACKBONE.get(m, backbone) == backbone}
         for task in ("slcp", "gaussian_linear", "two_moons", "sir_delay"):
             found = {cell.method for cell in cells if cell.task == task}
             assert found >= expected | set(EXTRA_ROWS)
@@ -111,9 +112,36 @@ def test_slcp_has_more_observations_each_in_one_regime_for_every_method():
     few = {
         (task, cases, 12)
         for task in ("gaussian_linear", "two_moons")
-        for cases in ("some", None)  # None: the slow ones, on all
+        for cases in ("some", None)  # None: all of them
     }
     assert sizes == few | {("slcp", "some", 48)}
+
+
+def test_forms_that_have_all_cases_are_named():
+    cells = [cell for cell in MAIN.cells(Budget()) if cell.task != "slcp"]
+    on_all = {cell.method for cell in cells if "cases" not in cell.settings}
+    assert on_all == ALL_CASES
+    assert not any("cases" not in c.settings for c in MAIN.cells(QUICK))
+
+
+def test_where_one_regime_is_tested_there_is_nothing_to_choose():
+    assert "cases" not in trial("npe", regime=1).settings
+    assert "cases" not in trial("npe", observation=1).settings
+
+
+def test_what_a_trial_sets_itself_goes_before_what_a_quick_run_has():
+    usual, own = (
+        trial("rope_paper", options=options).settings["options"]
+        for options in ({}, {"num_simulations": 7})
+    )
+    assert usual == {"num_simulations": 100, "num_steps": 100}
+    assert own == {"num_simulations": 7, "num_steps": 100}
+
+
+def test_a_given_epsilon_leaves_no_grid_to_choose_from():
+    assert trial("rope_sinkhorn").settings["options"] == {"grid": [0.1, 1.0]}
+    given = trial("rope_sinkhorn", options={"epsilon": 0.1})
+    assert given.settings["options"] == {"epsilon": 0.1}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,4 +1,4 @@
-"""Every figure that the paper prints, in ``paper.csv``."""
+"""Every number that the paper prints, in ``paper.csv``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-__all__ = ["Printed", "printed"]
+__all__ = ["Printed", "printed", "read_printed"]
+
+LABELS = ("table", "metric", "task", "backbone", "method", "axis")
 
 
 class Printed(NamedTuple):
-    """A figure as the paper prints it.
+    """A number as the paper prints it.
 
     Attributes:
         value: The number.
@@ -31,7 +33,7 @@ def printed(
     method: str = "",
     axis: str | float = "",
 ) -> Printed | None:
-    """Look a figure up; None if the paper does not print it.
+    """Look a number up; None if the paper does not print it.
 
     Args:
         table: Name of the experiment that reproduces the table.
@@ -39,20 +41,28 @@ def printed(
         task: The world; empty if the table has one only.
         backbone: The kind of posterior, likewise.
         method: The row, likewise.
-        axis: The point of a sweep, likewise.
+        axis: The point of a sweep, for example ``"n_cal=100"``, likewise.
     """
-    at = f"{axis:g}" if isinstance(axis, (int, float)) else axis
-    return _figures().get((table, metric, task, backbone, method, at))
+    at = axis if isinstance(axis, str) else f"{axis:g}"
+    return _paper().get((table, metric, task, backbone, method, at))
 
 
-@cache
-def _figures() -> dict[tuple[str, ...], Printed]:
-    text = files("ma_sbi_bench.tables").joinpath("paper.csv").read_text(encoding="utf-8")
+def read_printed(text: str) -> dict[tuple[str, ...], Printed]:
+    """Read numbers from the text of a CSV file, by the columns ``LABELS``.
+
+    Raises:
+        ValueError: If two rows have the same labels.
+    """
     found: dict[tuple[str, ...], Printed] = {}
     for row in csv.DictReader(text.splitlines()):
-        labels = ("table", "metric", "task", "backbone", "method", "axis")
-        key = tuple(row[label] for label in labels)
+        key = tuple(row[label] for label in LABELS)
         if key in found:
             raise ValueError(f"paper.csv prints {key} twice")
         found[key] = Printed(float(row["value"]), int(row["digits"]))
     return found
+
+
+@cache
+def _paper() -> dict[tuple[str, ...], Printed]:
+    file = files("ma_sbi_bench.tables").joinpath("paper.csv")
+    return read_printed(file.read_text(encoding="utf-8"))

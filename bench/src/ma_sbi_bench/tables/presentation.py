@@ -21,20 +21,9 @@ from ma_sbi_bench.tables import (
     theorem_1,
 )
 from ma_sbi_bench.tables.comparing import Line
-from ma_sbi_bench.tables.more_lines import (
-    continuous_context_lines,
-    decomposition_lines,
-    encoder_lines,
-    hide_calibration_lines,
-)
 from ma_sbi_bench.tables.registry import EXPERIMENTS
-from ma_sbi_bench.tables.trial_figures import (
-    draw_continuous_context,
-    draw_curves,
-    draw_decomposition,
-    draw_hide_calibration,
-    draw_posteriors,
-)
+from ma_sbi_bench.tables.special_lines import SPECIAL_LINES
+from ma_sbi_bench.tables.trial_figures import FIGURES, draw_curves
 from ma_sbi_bench.tables.trial_lines import lines_of
 from ma_sbi_bench.trials.table import TrialTable
 
@@ -76,28 +65,21 @@ def _of_module(module: ModuleType) -> Presentation:
     return Presentation(module.lines, figures, getattr(module, "CAPTIONS", {}))
 
 
-# Where lines or a figure are not those that every table of trials has.
-OWN_LINES = {
-    "hide_calibration": hide_calibration_lines,
-    "decomposition": decomposition_lines,
-    "encoder_ablation": encoder_lines,
-    "continuous_context": continuous_context_lines,
-}
-OWN_FIGURES = {
-    "hide_calibration": draw_hide_calibration,
-    "posteriors": draw_posteriors,
-    "decomposition": draw_decomposition,
-    "continuous_context": draw_continuous_context,
-}
-
-
 def _of_trials(table: TrialTable) -> Presentation:
-    name = "violins" if table.name == "hide_calibration" else table.name
-    return Presentation(
-        OWN_LINES.get(table.name, partial(lines_of, table)),
-        OWN_FIGURES.get(table.name, partial(draw_curves, table)),
-        {name: table.caption} if table.caption else {},
-    )
+    """Present a table of trials by its description."""
+    lines = SPECIAL_LINES.get(table.name, partial(lines_of, table))
+    if table.figure:
+        name, draw = table.figure, FIGURES[table.figure]
+    elif table.curves is not None:
+        name, draw = table.name, partial(draw_curves, table.curves)
+    else:
+        return Presentation(lines)
+
+    def figures(rows: pd.DataFrame) -> dict[str, Figure]:
+        drawn = draw(rows)
+        return {} if drawn is None else {name: drawn}
+
+    return Presentation(lines, figures, {name: table.caption})
 
 
 PRESENTATIONS: dict[str, Presentation] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,27 +14,20 @@ from ma_sbi_bench.plots.bars import plot_bars
 from ma_sbi_bench.plots.sweeps import plot_sweeps
 from ma_sbi_bench.plots.violins import plot_violins
 from ma_sbi_bench.tables.comparing import Compared
-from ma_sbi_bench.tables.more_lines import decomposition_lines, mean_of_seeds
+from ma_sbi_bench.tables.methods_compared import EQUIVALENCE_MARGIN, ON_DIFFUSION, ON_FLOW
 from ma_sbi_bench.tables.paper import printed
+from ma_sbi_bench.tables.special_lines import decomposition_lines, mean_of_seeds
 from ma_sbi_bench.tables.trial_lines import METRICS, TASK_NAMES, labelled, per_observation
-from ma_sbi_bench.tables.trial_tables import EQUIVALENCE_MARGIN, ON_DIFFUSION, ON_FLOW
 from ma_sbi_bench.tasks import get_task
+from ma_sbi_bench.trials.cells import CONTINUOUS
 from ma_sbi_bench.trials.run import SMALLEST_Z
-from ma_sbi_bench.trials.table import TrialTable
+from ma_sbi_bench.trials.table import Curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "draw_continuous_context",
-    "draw_curves",
-    "draw_decomposition",
-    "draw_hide_calibration",
-    "draw_posteriors",
-]
+__all__ = ["FIGURES", "draw_curves"]
 
-Curve = dict[float, float]
-Figures = Mapping[str, "Figure"]
 # Methods on Two Moons, and the names that the figure gives them.
 DRAWN = {
     "exact": "reference",
@@ -52,69 +45,60 @@ PARTS = {
 FLOOR = 0.01
 
 
-def draw_curves(table: TrialTable, rows: pd.DataFrame) -> Figures:
-    """Draw the metric against what a table varies."""
-    shown = table.curves
-    rows = rows[rows["metric"].isin(METRICS)]
-    if shown is None or rows.empty:
-        return {}
-    rows = labelled(rows, shown.over)
+def draw_curves(curves: Curves, rows: pd.DataFrame) -> Figure | None:
+    """Draw the metric against what a table varies; None if no curve has two points."""
+    rows = labelled(rows[rows["metric"].isin(METRICS)], curves.over)
     rows = rows.assign(mean=[per_observation(row).mean() for _, row in rows.iterrows()])
-    if shown.horizontal:
-        (column,) = shown.over
-        found = {
-            TASK_NAMES[str(task)]: (column, part)
+    if curves.horizontal:
+        parts = [
+            (TASK_NAMES[str(task)], curves.over[0], part)
             for task, part in rows.groupby("task", sort=False)
-        }
+        ]
     else:
-        found = {column: (column, rows[rows["task"] == "slcp"]) for column in shown.over}
+        on_slcp = rows[rows["task"] == "slcp"]
+        parts = [(column, column, on_slcp) for column in curves.over]
     panels, levels = {}, {}
-    for title, (column, part) in found.items():
-        curves = _curves(part, column, shown.methods, shown.usual.get(column))
-        if any(len(curve) > 1 for curve in curves.values()):
-            panels[title] = curves
-            levels[title] = _means(part[part["method"].isin(shown.levels)], "method")
+    for title, column, part in parts:
+        drawn = _curves(part, column, curves.methods, curves.usual.get(column))
+        if any(len(curve) > 1 for curve in drawn.values()):
+            panels[title] = drawn
+            levels[title] = _means(part[part["method"].isin(curves.levels)], "method")
     if not panels:
-        return {}
-    drawn = plot_sweeps(
-        panels,
-        shown.label,
-        levels=levels,
-        horizontal=shown.horizontal or None,
-        log=shown.log,
+        return None
+    horizontal = curves.horizontal or None
+    return plot_sweeps(
+        panels, curves.label, levels=levels, horizontal=horizontal, log=curves.log
     )
-    return {table.name: drawn}
 
 
 def _curves(
     rows: pd.DataFrame,
     column: str,
-    methods: tuple[str, ...],
+    methods: Sequence[str],
     usual: tuple[str, float] | None,
-) -> dict[str, Curve]:
+) -> dict[str, dict[float, float]]:
     """Average seeds at each point; the usual one belongs to every curve."""
-    known = rows[rows[column].notna()]
+    swept = rows[rows[column].notna()]
     if usual is not None:
-        known = known[known[column] != usual[1]]
-    if methods:
-        known = known[known["method"].isin(methods)]
-    names = [one for one in methods or known["method"].unique()]
-    curves = {name: _means(known[known["method"] == name], column) for name in names}
-    curves = {name: curve for name, curve in curves.items() if curve}
+        swept = swept[swept[column] != usual[1]]
+    found = {
+        str(name): _means(part, column)
+        for name, part in swept.groupby("method", sort=False)
+        if not methods or name in methods
+    }
     if usual is not None:
-        method, at = usual
-        own = rows[(rows["method"] == method) & rows[column].isna()]
-        for curve in curves.values() if len(own) else ():
-            curve[at] = float(own["mean"].mean())
-    return curves
+        own = rows[(rows["method"] == usual[0]) & rows[column].isna()]
+        for curve in found.values() if len(own) else ():
+            curve[usual[1]] = float(own["mean"].mean())
+    return found
 
 
 def _means(rows: pd.DataFrame, column: str) -> dict:
-    """Average the means of rows at each value of a column."""
+    """Average rows at each value of a column."""
     return {at: float(part["mean"].mean()) for at, part in rows.groupby(column)}
 
 
-def draw_hide_calibration(rows: pd.DataFrame) -> Figures:
+def draw_violins(rows: pd.DataFrame) -> Figure | None:
     """Draw the values of every seed."""
     seeds = mean_of_seeds(rows)
     panels = {
@@ -126,10 +110,10 @@ def draw_hide_calibration(rows: pd.DataFrame) -> Figures:
         for backbone, methods in (("maf", ON_FLOW), ("ddpm", ON_DIFFUSION))
     }
     panels = {name: values for name, values in panels.items() if "oracle" in values}
-    return {"violins": plot_violins(panels, margin=EQUIVALENCE_MARGIN)} if panels else {}
+    return plot_violins(panels, margin=EQUIVALENCE_MARGIN) if panels else None
 
 
-def draw_decomposition(rows: pd.DataFrame) -> Figures:
+def draw_decomposition(rows: pd.DataFrame) -> Figure | None:
     """Draw the shares of the parts of the paper's network."""
     bars: dict[str, dict[str, Compared]] = {}
     for line in decomposition_lines(rows):
@@ -137,10 +121,10 @@ def draw_decomposition(rows: pd.DataFrame) -> Figures:
         if "task" in line.labels and part and line.closed and not line.closed.reason:
             group = f"{line.labels['task']}\n{line.labels['context']}"
             bars.setdefault(group, {})[part] = line.closed
-    return {"decomposition": plot_bars(bars, "gap closed in %")} if bars else {}
+    return plot_bars(bars, "gap closed in %") if bars else None
 
 
-def draw_posteriors(rows: pd.DataFrame) -> Figures:
+def draw_posteriors(rows: pd.DataFrame) -> Figure | None:
     """Draw posterior draws: one row per method, one column per regime."""
     kept = rows[rows["metric"] == "draws"].set_index("method")["values"]
     task = get_task("two_moons")
@@ -151,45 +135,46 @@ def draw_posteriors(rows: pd.DataFrame) -> Figures:
         if method in kept
     }
     if "reference" not in draws or len(draws) < 2:
-        return {}
+        return None
     texts = [regime.text for regime in task.regimes]
-    return {"posteriors": plot_posteriors(draws, texts, limits=(-1.05, 1.05))}
+    return plot_posteriors(draws, texts, limits=(-1.05, 1.05))
 
 
-def draw_continuous_context(rows: pd.DataFrame) -> Figures:
+def draw_intensities(rows: pd.DataFrame) -> Figure | None:
     """Draw C2ST and the error of the shift over z, of the paper's backbone."""
-    rows = rows[rows["backbone"] == "ddpm"]
+    rows = rows[(rows["backbone"] == "ddpm") & ~rows["method"].isin(("prior", "exact"))]
     if rows.empty:
-        return {}
+        return None
     settings = rows.iloc[0]["settings"]
     z = np.linspace(0, 1, settings["intensities"])
 
-    def curves(metric: str, at: np.ndarray, least: float) -> dict[str, Curve]:
-        found = rows[(rows["metric"] == metric) & ~rows["method"].isin(("prior", "exact"))]
-        return {
-            str(method): dict(
-                zip(at, np.maximum(_over_z(part, len(at)), least), strict=True)
-            )
-            for method, part in found.groupby("method", sort=False)
-        }
+    def over(z: np.ndarray, metric: str, least: float) -> dict[str, dict[float, float]]:
+        found: dict[str, dict[float, float]] = {}
+        for method, part in rows[rows["metric"] == metric].groupby("method", sort=False):
+            mean = np.concatenate([one.reshape(-1, len(z)) for one in part["values"]])
+            at_least = np.maximum(mean.mean(axis=0), least)
+            found[str(method)] = dict(zip(z.tolist(), at_least.tolist(), strict=True))
+        return found
 
     c2st = f"C2ST, mean over {settings['observations']} observations"
     error = f"error of the shift in %, at least {FLOOR:g}"
-    panels = {c2st: curves("c2st", z, 0.0), error: curves("shift_error", z[1:], FLOOR)}
-    where = {"task": "slcp_continuous", "backbone": "ddpm", "method": "ma_sbi_paper"}
+    where = {"task": CONTINUOUS, "backbone": "ddpm", "method": "ma_sbi_paper"}
     paper = printed("continuous_context", "shift_error", **where)
-    drawn = plot_sweeps(
-        panels,
+    return plot_sweeps(
+        {c2st: over(z, "c2st", 0.0), error: over(z[1:], "shift_error", FLOOR)},
         "",
-        levels={error: {"paper, mean": paper.value}} if paper else None,
+        levels={error: {"paper, mean": paper.value}} if paper else {},
         horizontal="intensity z",
         log=False,
-        log_values=(error,),
+        log_values=[error],
         shaded=(0.0, SMALLEST_Z),
     )
-    return {"continuous_context": drawn}
 
 
-def _over(rows: pd.DataFrame, num: int) -> np.ndarray:
-    """Average seeds and observations, shape ``(num,)``."""
-    return np.mean([values.reshape(-1, num) for values in rows["values"]], axis=(0, 1))
+FIGURES = {
+    "violins": draw_violins,
+    "posteriors": draw_posteriors,
+    "decomposition": draw_decomposition,
+    "continuous_context": draw_intensities,
+}
+"""Figures that are not curves, by name."""

@@ -23,6 +23,7 @@ from ma_sbi_bench.tables.comparing import (
     implied_share,
 )
 from ma_sbi_bench.tables.paper import printed
+from ma_sbi_bench.tables.sweeps import ROPE_AUTHORS, ROPE_PAPER
 from ma_sbi_bench.theory import discrete_information, symmetric_channel
 from ma_sbi_bench.trials.table import TrialTable, View
 
@@ -48,9 +49,6 @@ TASK_NAMES = {
     "sir_delay": "SIR",
     "ddm": "DDM",
 }
-# RoPE as the paper has it, and as its authors have it.
-ROPE_SWEPT = ("rope_paper_ot_only", "rope_paper")
-ROPE_GAMMA = ("rope_ot_only", "rope")
 
 
 class PaperLine(NamedTuple):
@@ -92,24 +90,27 @@ def lines_of(table: TrialTable, rows: pd.DataFrame) -> list[Line]:
 
 def in_paper(table: TrialTable, view: View, row: pd.Series) -> PaperLine:
     """Find what the paper prints for the line of a row."""
-    axis = ""
+    where = {"task": row["task"], "backbone": row["backbone"]}
     if view.axis:
         at = row[view.axis]
         if pd.isna(at):
             return PaperLine()
-        axis = f"{view.axis}={at if isinstance(at, str) else format(at, 'g')}"
+        where["axis"] = f"{view.axis}={at if isinstance(at, str) else format(at, 'g')}"
 
-    def find(metric: str, method: str = row["method"]) -> float | None:
-        where = {"task": row["task"], "backbone": row["backbone"], "axis": axis}
+    def find(metric: str, method: str) -> float | None:
         found = printed(table.name, metric, method=method, **where)
         return None if found is None else found.value
 
-    raw = find(row["metric"])
-    if row["method"] in ("npe", "oracle") and not table.compares_ends:
-        raw = None
-    npe, oracle = (find(row["metric"], end) for end in ("npe", "oracle"))
-    better: Literal["higher", ""] = "" if row["method"] in table.neutral else "higher"
-    return PaperLine(raw, find("gap_closed"), npe, oracle, better)
+    method, metric = row["method"], row["metric"]
+    npe, oracle = find(metric, "npe"), find(metric, "oracle")
+    compared = table.compares_ends or method not in ("npe", "oracle")
+    return PaperLine(
+        find(metric, method) if compared else None,
+        find("gap_closed", method),
+        npe,
+        oracle,
+        "" if method in table.neutral else "higher",
+    )
 
 
 def labelled(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -126,29 +127,21 @@ def labelled(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return rows.assign(**{one: pd.Series(values(one), rows.index) for one in added})
 
 
+def _in_transport(row: pd.Series) -> tuple[int | None, int | None]:
+    """Give N_s where N_o is 12, and N_o where N_s is 2000, of the paper's RoPE."""
+    if row["method"] not in ROPE_PAPER:
+        return None, None
+    num_simulations = row["settings"]["options"].get("num_simulations", 2000)
+    num_observations = 12 + row["settings"].get("unlabelled", 0)
+    return (
+        num_simulations if num_observations == 12 else None,
+        num_observations if num_simulations == 2000 else None,
+    )
+
+
 def _gamma(row: pd.Series) -> float | None:
-    if row["method"] not in ROPE_GAMMA:
-        return None
-    return row["settings"]["options"].get("gamma", 0.5)
-
-
-def _in_transport(row: pd.Series) -> tuple[int, int]:
-    """Count the simulations and the observations in RoPE's transport."""
-    settings = row["settings"]
-    num_simulations = settings["options"].get("num_simulations", 2000)
-    return num_simulations, settings.get("unlabelled", 0) + 12
-
-
-def _num_simulations(row: pd.Series) -> int | None:
-    """Give N_s, where N_o is 12."""
-    simulations, observations = _in_transport(row)
-    return simulations if row["method"] in ROPE_SWEPT and observations == 12 else None
-
-
-def _num_observations(row: pd.Series) -> int | None:
-    """Give N_o, where N_s is 2000."""
-    simulations, observations = _in_transport(row)
-    return observations if row["method"] in ROPE_SWEPT and simulations == 2000 else None
+    gamma = row["settings"]["options"].get("gamma", 0.5)
+    return gamma if row["method"] in ROPE_AUTHORS else None
 
 
 def _information(row: pd.Series) -> float:
@@ -162,8 +155,8 @@ LABELS: dict[str, Callable[[pd.Series], Any]] = {
     "context": lambda row: row["settings"]["task"].get("setting", "informative"),
     "p": lambda row: row["settings"].get("reliability", 1.0),
     "I": _information,
-    "N_s": _num_simulations,
-    "N_o": _num_observations,
+    "N_s": lambda row: _in_transport(row)[0],
+    "N_o": lambda row: _in_transport(row)[1],
     "gamma": _gamma,
 }
 """Columns that are not in the store, by the function of a row that fills them."""

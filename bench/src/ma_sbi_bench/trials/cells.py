@@ -42,18 +42,9 @@ ONLY_BACKBONE = {
 
 ALL_CASES = frozenset(
     {
-        "classifier_free",
-        "classifier_free_guided",
-        "concat_simulations",
-        "fmcpe",
-        "frisbi",
-        "nnpe",
-        "nnpe_isotropic",
-        "nnpe_matched",
-        "npe_rs",
-        "prior_guide",
-        "prior_guide_jacobian",
-        "rnpe",
+        *("classifier_free", "classifier_free_guided", "concat_simulations"),
+        *("fmcpe", "frisbi", "nnpe", "nnpe_isotropic", "nnpe_matched", "npe_rs"),
+        *("prior_guide", "prior_guide_jacobian", "rnpe"),
     }
 )
 """Forms that are tested on all cases where observations are few, others on some.
@@ -86,13 +77,9 @@ QUICK_OPTIONS: dict[str, dict[str, Any]] = {
     "rnpe": {"density": "maf", "num_chains": 20, "num_steps": 50},
     "prior_guide": {"num_langevin": 1},
     "prior_guide_jacobian": {"num_langevin": 1},
-    "rope": QUICK_ROPE,
-    "rope_star": QUICK_ROPE,
-    "rope_ot_only": QUICK_ROPE,
-    "rope_calibration": QUICK_ROPE,
-    "rope_paper": QUICK_ROPE,
-    "rope_paper_ot_only": QUICK_ROPE,
     "rope_sinkhorn": {"grid": [0.1, 1.0]},
+    **dict.fromkeys(("rope", "rope_star", "rope_ot_only", "rope_calibration"), QUICK_ROPE),
+    **dict.fromkeys(("rope_paper", "rope_paper_ot_only"), QUICK_ROPE),
 }
 
 
@@ -188,7 +175,7 @@ def _options(
         options |= QUICK_OPTIONS.get(method, {})
     if "epsilon" in own:  # a grid is there to choose it
         options.pop("grid", None)
-    return options | own
+    return options | dict(own)
 
 
 def _continuous_cell(budget: Budget, backbone: str, method: str, seed: int) -> Cell:

@@ -132,8 +132,7 @@ def _exact(cell: Cell, world: World) -> _Answer:
     task, test, num_draws = world.task, world.test, cell.settings["draws"]
     seed = derive(cell.seed, "exact")
     weights = world.regime_weights
-    certain = weights is None or bool((weights.max(dim=1).values == 1).all())
-    if task.setting == "well_specified" or certain:
+    if weights is None or bool((weights.max(dim=1).values == 1).all()):
         known = test.regime if weights is None else weights.argmax(dim=1)
         return _Answer(
             task.reference(test.x_obs, num_draws, regime=known, seed=seed),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 from ma_sbi_bench.engine.budget import Budget
@@ -47,7 +48,7 @@ class Point:
         quick: Whether a quick run has it.
     """
 
-    methods: tuple[str, ...]
+    methods: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
     quick: bool = True
 
@@ -57,44 +58,39 @@ class Block:
     """Every point on every task with every backbone, for as many seeds as the paper has.
 
     Attributes:
+        points: What is tried.
         tasks: Names of the tasks.
         backbones: Kinds of posterior.
-        points: What is tried.
         seeds: Number of seeds.
         quick_seeds: Number of seeds of a quick run.
         once: Methods whose first seed is enough.
         not_quick: Methods that a quick run leaves out, by backbone.
     """
 
-    tasks: tuple[str, ...]
-    backbones: tuple[str, ...]
-    points: tuple[Point, ...]
+    points: Sequence[Point]
+    tasks: Sequence[str] = ("slcp",)
+    backbones: Sequence[str] = ("ddpm",)
     seeds: int = 1
     quick_seeds: int = 1
-    once: tuple[str, ...] = ()
-    not_quick: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    once: Sequence[str] = ()
+    not_quick: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def cells(self, budget: Budget) -> Iterator[Cell]:
         """Make the cells, one seed after another."""
-        for seed in budget.seeds_of(self.seeds, at_least=self.quick_seeds):
-            for task in self.tasks:
-                for backbone in self.backbones:
-                    for method, settings in self._rows(budget, backbone, seed):
-                        if can_be_tried(task, backbone, method):
-                            yield trial_cell(
-                                budget, task, backbone, method, seed=seed, **settings
-                            )
-
-    def _rows(
-        self, budget: Budget, backbone: str, seed: int
-    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        left_out = self.not_quick.get(backbone, ()) if budget.quick else ()
-        left_out = (*left_out, *(self.once if seed > 0 else ()))
-        for point in self.points:
-            if point.quick or not budget.quick:
-                for method in point.methods:
-                    if method not in left_out:
-                        yield method, point.settings
+        points = [one for one in self.points if one.quick or not budget.quick]
+        left_out = self.not_quick if budget.quick else {}
+        seeds = budget.seeds_of(self.seeds, at_least=self.quick_seeds)
+        for seed, task, backbone, point in product(
+            seeds, self.tasks, self.backbones, points
+        ):
+            for method in point.methods:
+                repeated = seed > 0 and method in self.once
+                if repeated or method in left_out.get(backbone, ()):
+                    continue
+                if can_be_tried(task, backbone, method):
+                    yield trial_cell(
+                        budget, task, backbone, method, seed=seed, **point.settings
+                    )
 
 
 @dataclass(frozen=True)
@@ -105,17 +101,17 @@ class View:
         heading: Title of the lines.
         by: Columns that are labels of a line, before its method.
         ends: Columns that decide which NPE and oracle a line is compared with.
-        axis: The column that the paper varies too; empty if there is none.
+        axis: The column that the paper varies, too; empty if there is none.
         backbone: The only backbone that is shown; all of them if empty.
         swept: Methods that are shown only where the first of ``by`` is known.
     """
 
     heading: str
-    by: tuple[str, ...] = ("task", "backbone")
-    ends: tuple[str, ...] = ("task", "backbone")
+    by: Sequence[str] = ("task", "backbone")
+    ends: Sequence[str] = ("task", "backbone")
     axis: str = ""
     backbone: str = ""
-    swept: tuple[str, ...] = ()
+    swept: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -128,15 +124,15 @@ class Curves:
         levels: Methods drawn as a horizontal line.
         label: Name of the values.
         horizontal: Name of what is varied, with a panel for each task; where it is empty,
-            each column has a panel.
+            each column has a panel, on SLCP.
         log: Whether the horizontal axis is logarithmic.
-        usual: The method that has the usual value of a column without being told so, and
-            that value: one more point of every curve.
+        usual: The method that has the usual value of a column without an option, and that
+            value: one more point of every curve.
     """
 
-    over: tuple[str, ...]
-    methods: tuple[str, ...] = ()
-    levels: tuple[str, ...] = ("npe", "oracle")
+    over: Sequence[str]
+    methods: Sequence[str] = ()
+    levels: Sequence[str] = ("npe", "oracle")
     label: str = "C2ST"
     horizontal: str = ""
     log: bool = True
@@ -145,36 +141,36 @@ class Curves:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrialTable(Experiment):
-    """A table whose cells are trials.
+    """A table whose cells are trials: what is tried, how it is shown, and words.
 
     Attributes:
         name: Name on the command line, and of its file of results.
         title: What it is, in a few words.
-        place: Where the paper has it; empty if it is ours.
+        place: Where the paper has it.
         note: What a reader of its lines should know.
         grid: What is tried.
-        views: How it is shown.
+        views: How rows become lines.
         order: Methods in the order of the lines; others follow.
         neutral: Methods of which a larger share of the gap is not better.
         compares_ends: Whether NPE and oracle are compared with the paper's. Not where the
             paper's vary with something that they cannot depend on.
-        curves: Its figure, if it is one of curves.
-        caption: What its figure shows; empty if it has none.
-        version: Raised when the meaning of its cells changes.
+        curves: Its figure, if that is one of curves.
+        figure: Name of its figure, if that is another one.
+        caption: What the figure shows.
     """
 
     name: str
     title: str
     place: str
     note: str
-    grid: tuple[Block, ...]
-    views: tuple[View, ...]
-    order: tuple[str, ...] = ()
-    neutral: tuple[str, ...] = ()
+    grid: Sequence[Block]
+    views: Sequence[View]
+    order: Sequence[str] = ()
+    neutral: Sequence[str] = ()
     compares_ends: bool = True
     curves: Curves | None = None
+    figure: str = ""
     caption: str = ""
-    version: int = 1
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List the trials."""

@@ -5,7 +5,10 @@ import pandas as pd
 import pytest
 
 from ma_sbi_bench.engine.store import COLUMNS
-from ma_sbi_bench.trials.lines import Published, curve, per_observation, trial_lines
+from ma_sbi_bench.tables.trial_lines import PaperLine, per_observation, view_lines
+from ma_sbi_bench.trials.table import View
+
+VIEW = View("t")
 
 
 def row(method, values, *, seed=0, metric="c2st", observations=3, **known):
@@ -57,7 +60,7 @@ def test_a_single_observation_has_a_single_value():
 
 
 def test_a_share_is_computed_between_the_ends(rows):
-    lines = {line.labels["method"]: line for line in trial_lines(rows, "t")}
+    lines = {line.labels["method"]: line for line in view_lines(rows, VIEW)}
     assert lines["half"].closed.value == pytest.approx(50)
     assert lines["half"].closed.low == pytest.approx(50)  # the noise is shared
     assert lines["npe"].closed is None
@@ -69,10 +72,10 @@ def test_a_share_is_computed_between_the_ends(rows):
 
 
 def test_the_paper_stands_beside_ours_with_what_it_implies(rows):
-    paper = Published(raw=0.76, closed=50.0, npe=0.8, oracle=0.7)
+    paper = PaperLine(raw=0.76, closed=50.0, npe=0.8, oracle=0.7)
     [line] = [
         line
-        for line in trial_lines(rows, "t", published=lambda row: paper)
+        for line in view_lines(rows, VIEW, paper=lambda row: paper)
         if line.labels["method"] == "half"
     ]
     assert line.closed.paper == 50.0
@@ -82,20 +85,20 @@ def test_the_paper_stands_beside_ours_with_what_it_implies(rows):
 
 def test_ends_are_shared_by_groups_that_do_not_have_their_own(rows):
     rows = rows.assign(n_cal=np.where(rows["method"] == "half", 100, 500))
-    lines = trial_lines(rows, "t", by=("n_cal",))
+    lines = view_lines(rows, View("t", by=["n_cal"]))
     [half] = [line for line in lines if line.labels["method"] == "half"]
     assert half.labels["n_cal"] == 100
     assert half.closed.value == pytest.approx(50)
 
 
 def test_without_the_ends_there_is_no_share(rows):
-    lines = trial_lines(rows[rows["method"] != "oracle"], "t")
+    lines = view_lines(rows[rows["method"] != "oracle"], VIEW)
     assert all(line.closed is None for line in lines)
 
 
 def test_a_method_that_lacks_a_seed_is_compared_on_the_others(rows):
     part = rows[~((rows["method"] == "half") & (rows["seed"] == 3))]
-    [half] = [line for line in trial_lines(part, "t") if line.labels["method"] == "half"]
+    [half] = [line for line in view_lines(part, VIEW) if line.labels["method"] == "half"]
     assert half.closed.value == pytest.approx(50)
 
 
@@ -104,7 +107,7 @@ def test_where_there_is_no_gap_the_share_is_blank_and_says_why():
     rows = pd.DataFrame(
         [row(m, 0.7 + 0.05 * rng.standard_normal(12)) for m in ("npe", "x", "oracle")]
     )
-    [line] = [line for line in trial_lines(rows, "t") if line.labels["method"] == "x"]
+    [line] = [line for line in view_lines(rows, VIEW) if line.labels["method"] == "x"]
     assert np.isnan(line.closed.value)
     assert "gap" in line.closed.reason
     assert line.verdict == ""
@@ -112,21 +115,16 @@ def test_where_there_is_no_gap_the_share_is_blank_and_says_why():
 
 def test_lines_keep_the_order_of_groups_and_methods(rows):
     order = ("oracle", "half", "npe")
-    found = [line.labels["method"] for line in trial_lines(rows, "t", order=order)]
+    found = [line.labels["method"] for line in view_lines(rows, VIEW, order=order)]
     assert found == ["npe - oracle", *order]
 
 
 def test_the_gap_itself_is_compared_with_the_papers(rows):
-    paper = Published(npe=0.8, oracle=0.7)
-    gap = trial_lines(rows, "t", published=lambda row: paper)[0]
+    paper = PaperLine(npe=0.8, oracle=0.7)
+    gap = view_lines(rows, VIEW, paper=lambda row: paper)[0]
     assert gap.raw.value == pytest.approx(0.1)
     assert gap.raw.paper == pytest.approx(0.1)
     assert gap.verdict == "reproduced"
-
-
-def test_a_curve_averages_seeds():
-    rows = pd.DataFrame({"n": [1, 1, 2], "value": [0.0, 1.0, 3.0]})
-    assert curve(rows, "n") == {1.0: 0.5, 2.0: 3.0}
 
 
 @pytest.mark.parametrize(("task", "num", "more"), [("slcp", 48, 4), ("slcp", 4, 1)])
@@ -141,8 +139,8 @@ def test_the_papers_noise_is_that_of_its_cases(task, num, more, of_slcp):
         )
         for method, level in (("npe", 0.8), ("half", 0.75), ("oracle", 0.7))
     ]
-    paper = Published(0.76, 40.0, 0.8, 0.7)
-    lines = trial_lines(pd.DataFrame(made), "t", published=lambda row: paper)
+    paper = PaperLine(0.76, 40.0, 0.8, 0.7)
+    lines = view_lines(pd.DataFrame(made), VIEW, paper=lambda row: paper)
     numbers = [one for line in lines for one in (line.raw, line.closed) if one]
     assert len(numbers) == 5  # the gap, three metrics, a share
     assert {one.more_cases for one in numbers} == {more if of_slcp else 1}
@@ -154,7 +152,7 @@ def test_an_infinite_value_leaves_the_papers_share_in_its_place():
     ]
     for one in made:
         one["settings"] = {"observations": 2, "cases": "some"}
-    lines = trial_lines(pd.DataFrame(made), "t", published=lambda row: Published(closed=7))
+    lines = view_lines(pd.DataFrame(made), VIEW, paper=lambda row: PaperLine(closed=7))
     (share,) = [line.closed for line in lines if line.labels["method"] == "bad"]
     assert np.isnan(share.value)
     assert share.paper == 7

@@ -1,4 +1,4 @@
-"""Lines that one table of trials has beside those that all have."""
+"""Lines that a single table of trials has, beside those that all have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import pandas as pd
 
 from ma_sbi.metrics import tost_paired
 from ma_sbi_bench.tables.comparing import Compared, Line, estimate, exactly
+from ma_sbi_bench.tables.methods_compared import (
+    DECOMPOSITION,
+    ENCODER_ABLATION,
+    EQUIVALENCE_MARGIN,
+    HIDE_CALIBRATION,
+)
 from ma_sbi_bench.tables.paper import printed
+from ma_sbi_bench.tables.sweeps import CONTINUOUS_CONTEXT
 from ma_sbi_bench.tables.trial_lines import (
     TASK_NAMES,
     in_paper,
@@ -19,22 +26,9 @@ from ma_sbi_bench.tables.trial_lines import (
     lines_of,
     per_observation,
 )
-from ma_sbi_bench.tables.trial_tables import (
-    CONTINUOUS_CONTEXT,
-    DECOMPOSITION,
-    ENCODER_ABLATION,
-    EQUIVALENCE_MARGIN,
-    HIDE_CALIBRATION,
-)
 from ma_sbi_bench.trials.run import SMALLEST_Z
 
-__all__ = [
-    "continuous_context_lines",
-    "decomposition_lines",
-    "encoder_lines",
-    "hide_calibration_lines",
-    "mean_of_seeds",
-]
+__all__ = ["SPECIAL_LINES", "decomposition_lines", "mean_of_seeds"]
 
 Seeds = Mapping[tuple[str, str], pd.Series]
 """The mean of every seed, by backbone and method."""
@@ -43,9 +37,19 @@ Seeds = Mapping[tuple[str, str], pd.Series]
 def hide_calibration_lines(rows: pd.DataFrame) -> list[Line]:
     """Add medians over seeds, and test the equivalence with the oracle."""
     seeds = mean_of_seeds(rows)
-    lines = lines_of(HIDE_CALIBRATION, rows)
-    noted = [replace(line, note=_quartiles(line, seeds)) for line in lines]
-    return [*noted, *_equivalences(seeds)]
+    lines = [
+        replace(line, note=_quartiles(line, seeds))
+        for line in lines_of(HIDE_CALIBRATION, rows)
+    ]
+    for (backbone, method), values in seeds.items():
+        oracle = seeds.get((backbone, "oracle"))
+        if oracle is None or method == "oracle":
+            continue
+        shared = values.index.intersection(oracle.index)
+        if len(shared) > 1:
+            pair = values[shared].to_numpy(), oracle[shared].to_numpy()
+            lines.append(_equivalence(backbone, method, *pair))
+    return lines
 
 
 def mean_of_seeds(rows: pd.DataFrame) -> Seeds:
@@ -66,81 +70,59 @@ def _quartiles(line: Line, seeds: Seeds) -> str:
     return f"median {median:.3f} [{low:.3f}, {high:.3f}] of {len(values)} seeds"
 
 
-def _equivalences(seeds: Seeds) -> list[Line]:
-    """Test whether methods are as good as the oracle, seed by seed as the paper does."""
-    lines = []
-    for (backbone, method), values in seeds.items():
-        oracle = seeds.get((backbone, "oracle"))
-        if oracle is None or method == "oracle":
-            continue
-        shared = values.index.intersection(oracle.index)
-        if len(shared) < 2:
-            continue
-        pair = (one[shared].to_numpy() for one in (values, oracle))
-        found = tost_paired(*pair, margin=EQUIVALENCE_MARGIN)
-        paper = {
-            metric: printed(
-                HIDE_CALIBRATION.name, metric, task="slcp", backbone=backbone, method=method
-            )
-            for metric in ("difference", "difference_low", "difference_high")
-        }
-        ends = [paper[f"difference_{end}"] for end in ("high", "low")]
-        difference, (high, low) = paper["difference"], ends
-        lines.append(
-            Line(
-                f"Difference from the oracle, equivalent within {EQUIVALENCE_MARGIN}?",
-                {"backbone": backbone, "method": method},
-                raw=Compared(
-                    found.difference,
-                    found.low,
-                    found.high,
-                    paper=difference.value if difference else None,
-                    better="lower",
-                    paper_half=(high.value - low.value) / 2 if high and low else None,
-                ),
-                metric="difference of C2ST",
-                note=f"{'yes' if found.equivalent else 'not shown'}, TOST p = "
-                f"{found.p_value:.2g}{_paper_p_value(backbone, method)}",
-            )
-        )
-    return lines
-
-
-def _paper_p_value(backbone: str, method: str) -> str:
+def _equivalence(
+    backbone: str, method: str, values: np.ndarray, oracle: np.ndarray
+) -> Line:
+    """Test whether a method is as good as the oracle, seed by seed as the paper does."""
+    found = tost_paired(values, oracle, margin=EQUIVALENCE_MARGIN)
+    metrics = ("difference", "difference_low", "difference_high", "tost_p", "tost_p_below")
     where = {"task": "slcp", "backbone": backbone, "method": method}
-    exact = printed(HIDE_CALIBRATION.name, "tost_p", **where)
-    below = printed(HIDE_CALIBRATION.name, "tost_p_below", **where)
-    if exact:
-        return f" (paper {exact.value:.{exact.digits}f})"
-    return f" (paper < 1e{math.log10(below.value):.0f})" if below else ""
+    difference, low, high, p_value, below = (
+        printed(HIDE_CALIBRATION.name, metric, **where) for metric in metrics
+    )
+    said = f"{'yes' if found.equivalent else 'not shown'}, TOST p = {found.p_value:.2g}"
+    if p_value:
+        said += f" (paper {p_value.value:.{p_value.digits}f})"
+    elif below:
+        said += f" (paper < 1e{math.log10(below.value):.0f})"
+    return Line(
+        f"Difference from the oracle, equivalent within {EQUIVALENCE_MARGIN}?",
+        {"backbone": backbone, "method": method},
+        raw=Compared(
+            found.difference,
+            found.low,
+            found.high,
+            paper=difference.value if difference else None,
+            better="lower",
+            paper_half=(high.value - low.value) / 2 if high and low else None,
+        ),
+        metric="difference of C2ST",
+        note=said,
+    )
 
 
-def encoder_lines(rows: pd.DataFrame) -> list[Line]:
+def encoder_ablation_lines(rows: pd.DataFrame) -> list[Line]:
     """Compare the encoders observation by observation, on the seeds that both have."""
     lines = lines_of(ENCODER_ABLATION, rows)
+    paper = printed(ENCODER_ABLATION.name, "difference_within", method="ma_sbi_minilm")
+    bound = paper.value if paper else math.nan
     for task, part in rows[rows["metric"] == "c2st"].groupby("task", sort=False):
         hashed, minilm = (
             {row["seed"]: per_observation(row) for _, row in one.iterrows()}
             for one in (part[part["method"] == m] for m in ("ma_sbi", "ma_sbi_minilm"))
         )
         differences = [minilm[seed] - hashed[seed] for seed in minilm if seed in hashed]
-        bound = printed(
-            ENCODER_ABLATION.name,
-            "difference_within",
-            backbone="ddpm",
-            method="ma_sbi_minilm",
-        )
-        if not differences or bound is None:
+        if not differences:
             continue
         # Seeds share their observations, so these are what is independent.
         found = estimate(np.mean(differences, axis=0))
-        inside = max(abs(found.low), abs(found.high)) <= bound.value
+        inside = max(abs(found.low), abs(found.high)) <= bound
         line = Line(
             "MiniLM minus hash",
             {"task": TASK_NAMES[str(task)]},
             raw=found,
             metric="difference of C2ST",
-            note=f"paper: within {bound.value}; ours {'is' if inside else 'is not shown'}",
+            note=f"paper: within {bound}; ours {'is' if inside else 'is not shown'}",
         )
         lines.append(line)
     return lines
@@ -150,22 +132,15 @@ def decomposition_lines(rows: pd.DataFrame) -> list[Line]:
     """Add the shares of the exact posterior mean, which have no noise."""
     (view,) = DECOMPOSITION.views
     lines = lines_of(DECOMPOSITION, rows)
-    exact = labelled(rows[rows["metric"] == "closed"], view.by)
-    for _, row in exact.iterrows():
-        paper = in_paper(DECOMPOSITION, view, row)
-        lines.append(
-            Line(
-                "Gaussian linear, exact posterior mean",
-                {"context": row["context"], "method": row["method"]},
-                closed=exactly(
-                    100 * row["value"],
-                    paper=paper.closed,
-                    # Of the parts more is not better.
-                    better="higher" if row["method"] == "ma_sbi" else "",
-                    digits=0,
-                ),
-            )
+    for _, row in labelled(rows[rows["metric"] == "closed"], view.by).iterrows():
+        share = exactly(
+            100 * row["value"],
+            paper=in_paper(DECOMPOSITION, view, row).closed,
+            better="higher" if row["method"] == "ma_sbi" else "",  # the whole, not a part
+            digits=0,
         )
+        labels = {"context": row["context"], "method": row["method"]}
+        lines.append(Line("Gaussian linear, exact posterior mean", labels, closed=share))
     return lines
 
 
@@ -177,12 +152,11 @@ def continuous_context_lines(rows: pd.DataFrame) -> list[Line]:
         part = errors[errors["method"] == method]
         if part.empty:
             continue
-        first = part.iloc[0]
         paper = printed(
             CONTINUOUS_CONTEXT.name,
             "shift_error",
-            task=first["task"],
-            backbone=first["backbone"],
+            task=part.iloc[0]["task"],
+            backbone="ddpm",
             method=method,
         )
         error = estimate(
@@ -207,3 +181,12 @@ def _large_only(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["metric"].isin(("c2st", "log_score"))]
     values = pd.Series([mean(row) for _, row in rows.iterrows()], rows.index, dtype=object)
     return rows.assign(values=values)
+
+
+SPECIAL_LINES = {
+    "hide_calibration": hide_calibration_lines,
+    "encoder_ablation": encoder_ablation_lines,
+    "decomposition": decomposition_lines,
+    "continuous_context": continuous_context_lines,
+}
+"""Functions of rows that take the place of ``lines_of``, by table."""
