@@ -1,7 +1,7 @@
 """Posteriors that experiments on real data share, so that each is trained once.
 
-A cell keeps the definition of its posterior in its settings, since everything that decides
-its numbers stands there.
+A cell keeps the definition of its posterior in its settings, since they hold everything
+that decides its numbers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior
-from ma_sbi.randomness import derive
+from ma_sbi.randomness import derive, seeded
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell
 
-__all__ = ["Simulator", "backbone_of", "flow_backbone", "predict"]
+__all__ = ["Simulator", "backbone_of", "flow_backbone", "predict", "sample_prior"]
 
 TRAINING = {"num_transforms": 5, "learning_rate": 1e-3}
 NUM_QUICK = 2_000
@@ -46,6 +46,12 @@ def flow_backbone(
 def backbone_of(cell: Cell) -> Backbone:
     """Read the definition of a posterior from a cell's settings."""
     return Backbone(**cell.settings["posterior"])
+
+
+def sample_prior(simulator: Simulator, num: int, seed: int | None) -> Tensor:
+    """Draw parameters from the prior, shape ``(num, dim_theta)``."""
+    with seeded(seed):
+        return simulator.prior.sample((num,))
 
 
 def predict(
