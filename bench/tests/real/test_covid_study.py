@@ -119,7 +119,7 @@ def test_a_window_has_no_part_in_its_own_departure(study):
         changed = Windows(study.table, counts, counts)
         fresh = WindowStudy(changed, SIMULATOR, LevelPosterior(), num_samples=50)
         method = fresh.methods()["stochastic"]
-        return fresh._draw_anew(fresh.corrections(method, "leave_one_out"))
+        return fresh._draw_departures(fresh.corrections(method, "leave_one_out"))
 
     counts = study.counts.numpy().copy()
     before = departures(counts)

@@ -82,7 +82,7 @@ def test_few_subjects_have_wide_intervals():
     assert found["effect_on_a_high"] == pytest.approx(2.0 + reach)
 
 
-def test_no_figure_is_claimed_of_data_that_are_not_at_hand(lines):
+def test_no_figure_is_claimed_of_missing_data(lines):
     line = lines["Gains", DATA["evans_hawkins"], "NPE", "matched"]
     assert math.isnan(line.raw.value)
     assert line.raw.paper == -2.8

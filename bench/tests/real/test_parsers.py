@@ -11,7 +11,7 @@ from bench.tests.real.layouts import DAYS
 from ma_sbi_bench.real import read_codebook, read_jhu, read_oxcgrt, read_oxcgrt_notes
 from ma_sbi_bench.real.covid.jhu import COUNTRIES, read_jhu_population
 from ma_sbi_bench.real.covid.oxcgrt import CLOSURES, LEVELS, Policy
-from ma_sbi_bench.real.tables import name_days, read_table
+from ma_sbi_bench.real.text_files import name_days, read_table
 
 
 def test_jhu_counts_are_those_of_the_file(tmp_path):

@@ -1,4 +1,4 @@
-"""Facts about the real data, where they are at hand."""
+"""Facts about the real data, where they are available."""
 
 import os
 

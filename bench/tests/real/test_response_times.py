@@ -166,7 +166,7 @@ def test_a_missing_session_is_named(tmp_path):
 
 def test_without_files_the_error_says_where_they_live(tmp_path, monkeypatch):
     monkeypatch.setenv("MA_SBI_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"live on OSF only \(https://osf.io/2vnam"):
+    with pytest.raises(FileNotFoundError, match=r"are on OSF only \(https://osf.io/2vnam"):
         load_evans_hawkins()
 
 
@@ -176,7 +176,7 @@ def test_a_failing_download_says_where_they_live(monkeypatch):
 
     monkeypatch.delenv("MA_SBI_DATA", raising=False)
     monkeypatch.setattr(evans_hawkins, "fetch", fail)
-    with pytest.raises(OSError, match="live on OSF only .* could not be downloaded"):
+    with pytest.raises(OSError, match="are on OSF only .* could not be downloaded"):
         load_evans_hawkins()
 
 

@@ -54,7 +54,7 @@ def test_clean_contexts_are_counted_with_an_interval(lines):
     assert share.high > share.low
 
 
-def test_data_that_are_not_at_hand_are_blank_with_a_reason(lines):
+def test_missing_data_are_blank_with_a_reason(lines):
     absent = lines[TABLE, COVID, "", "delta"]
     assert math.isnan(absent.raw.value)
     assert absent.raw.paper == 0.752
@@ -82,7 +82,7 @@ def test_only_predicted_simulations_need_a_posterior(monkeypatch, tmp_path):
     assert needed[1][0].num_simulations == 100_000
 
 
-@pytest.mark.skipif(bool(missing_file(COVID_FILE)), reason=f"{COVID_FILE} is not at hand")
+@pytest.mark.skipif(bool(missing_file(COVID_FILE)), reason=f"{COVID_FILE} is not available")
 def test_prior_simulations_pass_on_real_windows(tmp_path):
     cells = [
         cell

@@ -24,10 +24,10 @@ class ClassifierFree(RetrainedMethod):
         - \lambda\, \varepsilon_\phi(\theta_t, t, x)
 
     One network is trained on simulations, which have no context, and on calibration
-    observations with their true parameters, whose context is dropped now and then. The
+    observations with their true parameters, whose context is dropped at random. The
     MA-SBI paper names this as the variant of its diffusion backbone.
 
-    Guidance sharpens what the context says, and that is seldom wanted of a posterior:
+    Guidance sharpens what the context says, which a posterior should rarely do:
     where the context moves it by d, guided draws are moved by about
     :math:`(1 + \lambda) d`. At :math:`\lambda = 0` they follow the trained posterior.
 
@@ -36,8 +36,8 @@ class ClassifierFree(RetrainedMethod):
         strength: The :math:`\lambda`; 0 for no guidance, -1 for no context.
         drop_probability: Share of calibration rows that are shown without context.
         calibration_share: Share of training rows that are calibration rows; as there are
-            fewer of them than simulations, they are repeated, each time with a chance of
-            losing its context.
+            fewer of them than simulations, they are repeated, each time with a random
+            drop of its context.
         backbone: How the diffusion model is trained: ``"ddpm"``, or for example
             ``functools.partial(fit_ddpm, epochs=100)``.
     """
@@ -82,7 +82,7 @@ class ClassifierFree(RetrainedMethod):
         self.posterior_ = ContextGuided(base, self.code_.dim, self.strength)
 
     def _repeat(self, num_real: int, num_simulated: int, seed: int | None) -> Tensor:
-        """Say which calibration row stands where; each about equally often."""
+        """Choose calibration rows, each about equally often."""
         share = self.calibration_share
         wanted = max(num_real, round(share / (1 - share) * num_simulated))
         order = torch.randperm(num_real, generator=generator(seed))

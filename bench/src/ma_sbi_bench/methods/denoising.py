@@ -1,15 +1,15 @@
-r"""Markov chains that look for the simulation behind a noisy observation.
+r"""Markov chains that sample the simulation behind a noisy observation.
 
 .. math:: p(x \mid y) \propto q(x) \prod_j p(y_j \mid x_j)
 
 All chains of all observations move together, one evaluation of q for all of them. A
-statistic is either right, and then x_j lies within a hair of y_j, or wrong, and then it
+statistic is either right, and then x_j is very close to y_j, or wrong, and then it
 may be anywhere: a small region of high density inside a wide one of low density, between
-which ordinary proposals hardly ever find. Two moves take turns:
+which ordinary proposals rarely move. Two moves take turns:
 
-- one statistic of each chain is proposed afresh, from the error model around y_j or from
-  the simulations' marginal, which finds the spike, the slab and, for a y far outside, the
-  simulations;
+- one statistic of each chain is proposed independently of its value, from the error model
+  around y_j or from the simulations' marginal, which finds the spike, the slab and, for a
+  y far outside, the simulations;
 - given which statistics are wrong (drawn from their probability given x), the wrong ones
   move together along the difference of two other chains of the same observation
   (differential evolution, ter Braak 2006), which follows their correlations.
@@ -64,8 +64,8 @@ def denoise(
 ) -> Denoised:
     """Sample x given y for a batch of observations.
 
-    The first half of the steps is burn-in. Chains of one observation never look at those
-    of another.
+    The first half of the steps is burn-in. Chains of different observations are
+    independent.
 
     Args:
         log_density: Log density of the simulations.
@@ -95,7 +95,7 @@ def denoise(
         torch.cat([trace.mean for trace in traces]),
         torch.cat([trace.var for trace in traces]),
         length,
-        # Differences finer than the spike are of no consequence.
+        # Differences finer than the spike are negligible.
         floor=error_model.spike_scale**2,
     ).chunk(2, dim=-1)
     misspecified = torch.stack([trace.mean for trace in traces]).mean(dim=(0, 1))
@@ -115,10 +115,11 @@ def split_r_hat(mean: Tensor, var: Tensor, length: int, *, floor: float = 0.0) -
         mean: Mean of each half chain, shape ``(num_halves, ...)``.
         var: Variance within each half chain, same shape.
         length: States in each half chain.
-        floor: Variance that is added within and between, below which nothing matters.
+        floor: Variance that is added within and between, below which differences are
+            negligible.
 
     Returns:
-        Shape ``(...)``; one if the half chains cannot be told apart.
+        Shape ``(...)``; one if the half chains agree.
     """
     within = var.mean(dim=0)
     total = within * (length - 1) / length + mean.var(dim=0)
@@ -169,7 +170,7 @@ class _Chains:
         self.halves = (every[0::2], every[1::2])
 
     def move_statistic(self) -> None:
-        """Propose one statistic of each chain afresh, whatever it is now."""
+        """Propose one statistic of each chain independently of its value."""
         shape = self.x.shape
         which = torch.randint(shape[2], shape[:2], generator=self.rng, device=self.y.device)
         which = which[..., None]
@@ -194,7 +195,7 @@ class _Chains:
             wrong = self._uniform(x.shape) < self.error_model.responsibility(residual)
             step = self._scale(wrong) * self._difference(self.x[resting], len(moving))
             jitter = self.error_model.spike_scale * self._normal(x.shape)
-            # A right statistic is drawn afresh from its spike; a wrong one gets a jitter
+            # A right statistic is drawn from its spike; a wrong one gets a jitter
             # so small that it only keeps the differences from spanning a plane.
             proposal = torch.where(wrong, x + step + 0.1 * jitter, self.y + jitter)
             gain = self.error_model.log_slab(self.y - proposal)

@@ -1,4 +1,4 @@
-"""What a posterior sees of x, and a second embedding for what was really observed."""
+"""The embedding of x in a posterior, and a second one for real observations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def embedding_of(
 
 
 def device_of(materials: Materials) -> torch.device | None:
-    """Return where the posterior computes, if it says so."""
+    """Return the device of the posterior, if it has one."""
     return getattr(materials.take("posterior"), "device", None)
 
 

@@ -24,8 +24,8 @@ SIGMA_MIN = 1e-4  # what is left of z_0 at the end of the path
 class Whiten(Standardise):
     """Standardise values ``(n, dim)`` and remove their correlations.
 
-    The covariance is shrunk to what n rows can tell (Ledoit & Wolf 2004), so that few
-    rows are hardly turned at all.
+    The covariance is shrunk as n rows require (Ledoit & Wolf 2004), so that few rows
+    are hardly rotated.
     """
 
     whitener: Tensor

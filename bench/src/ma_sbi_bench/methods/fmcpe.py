@@ -39,10 +39,10 @@ class FMCPE(Method):
         \theta = T_\theta(\theta_0 \mid x)
 
     Two maps by flow matching, trained together on calibration pairs (theta*, x_obs).
-    ``T_x`` carries a draw around x to simulations at theta*, made afresh in every epoch;
+    ``T_x`` carries a draw around x to simulations at theta*, new in every epoch;
     ``T_theta`` carries draws of the trained posterior at what ``T_x`` gives at that time
-    to theta*. Both read x as it was observed, so that a handful of pairs is learned by
-    heart: the maps of the best epoch on held-out pairs are kept.
+    to theta*. Both read x as it was observed, so that a few pairs are memorised: the maps
+    of the best epoch on held-out pairs are kept.
 
     Args:
         sigma: Spread of ``T_x``'s source around x, in standard deviations of the
@@ -133,7 +133,7 @@ class FMCPE(Method):
         def with_sources(rows: Tensor, x: Tensor, purpose: str) -> list[Tensor]:
             """Draw from the posterior at what T_x gives now."""
             with warnings.catch_warnings():
-                # The first look-alikes are far off, and meant to be.
+                # The first look-alikes are far off; this is intended.
                 warnings.simplefilter("ignore", OutsideTrainingRange)
                 source = maps.draw_posterior(
                     posterior,
@@ -159,7 +159,7 @@ class FMCPE(Method):
                     nn.utils.clip_grad_norm_(flow.parameters(), CLIP)
                 optimiser.step()
             schedule.step()
-            # The same noise in every epoch, so that epochs are told apart by their maps.
+            # The same noise in every epoch, so that epochs differ by their maps only.
             with torch.no_grad(), seeded(derive(seed, "validation"), x_obs.device):
                 rows = with_sources(held_out, x_held_out, "validation")
                 validation = maps.loss(*rows).item()

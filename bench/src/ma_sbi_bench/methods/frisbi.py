@@ -25,7 +25,7 @@ class FRISBI(RetrainedMethod):
 
     Senouf et al. 2025, for a trained posterior with embedding h (stage A). Stage B learns
     an embedding g of real observations from pairs and, through a transport cost, from
-    observations of which nothing is known; stage C learns the mixtures:
+    unlabelled observations; stage C learns the mixtures:
 
     .. math::
         C_{ij} &= \|g(x_o^i) - h(x_s^j)\|^2 / d, \qquad
@@ -35,7 +35,7 @@ class FRISBI(RetrainedMethod):
         \hat q_g &= \arg\max \textstyle\sum_i \mathrm{E}_{\theta \sim \sum_j \alpha_{ij}
         \hat q(\theta \mid x_s^j)} \log \hat q_g(\theta \mid g(x_o^i)) && \text{(C)}
 
-    The softmax is RoPE's plan for tau = 0: nothing holds the simulations to be used
+    The softmax is RoPE's plan for tau = 0: nothing forces the simulations to be used
     equally, so that posteriors need not average to the prior, as those of RoPE do.
 
     Args:

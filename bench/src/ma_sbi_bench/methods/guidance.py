@@ -53,7 +53,7 @@ class ContextGuided(GuidedDiffusion):
     marginals: for :math:`\lambda \notin \{-1, 0\}` the draws follow no posterior.
 
     Args:
-        base: Trained on conditions ``[x, code]``, where a zero code says nothing.
+        base: Trained on conditions ``[x, code]``, where a zero code means no context.
         dim_code: Number of columns of the code.
         strength: The :math:`\lambda`; 0 is the model given the context, -1 without it.
     """
@@ -65,18 +65,18 @@ class ContextGuided(GuidedDiffusion):
 
     @property
     def has_density(self) -> bool:
-        """Whether ``log_prob`` can be evaluated: at the strengths that guide nowhere."""
+        """Whether ``log_prob`` can be evaluated: at the strengths without guidance."""
         return self.strength in (-1, 0)
 
     def _clean(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
         # The prediction of the undisturbed theta is linear in that of the noise.
-        told = super()._clean(theta, step, condition)
+        with_code = super()._clean(theta, step, condition)
         if self.strength == 0:
-            return told
-        untold = super()._clean(theta, step, self._silenced(condition))
-        return (1 + self.strength) * told - self.strength * untold
+            return with_code
+        without_code = super()._clean(theta, step, self._without_code(condition))
+        return (1 + self.strength) * with_code - self.strength * without_code
 
-    def _silenced(self, condition: Tensor) -> Tensor:
+    def _without_code(self, condition: Tensor) -> Tensor:
         """Put the image of a zero code into standardised conditions ``(n, dim)``."""
         nothing = self.network.x_scale(torch.zeros_like(condition[:1]))
         code = nothing[:, -self.dim_code :].expand(len(condition), -1)
@@ -215,7 +215,7 @@ class PriorGuided(GuidedDiffusion):
     def _adjust(
         self, theta: Tensor, step: int, following: int, condition: Tensor
     ) -> Tensor:
-        """Let the guided process forget what the step before got wrong."""
+        """Take Langevin steps, which correct errors of the reverse step."""
         left = self.signal[following]
         length = self.langevin_step * (1 - self.signal[step] / left) / 4
         for _ in range(self.num_langevin):

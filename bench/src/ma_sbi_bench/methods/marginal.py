@@ -28,8 +28,7 @@ class Marginal(nn.Module):
     .. math:: q(x) = q_{flow}(A (x - \mu))\, |\det A|
 
     The flow sees simulations whitened, so that it need not learn what a matrix can say.
-    Far from all simulations a flow's density is an accident of its weights: there it is
-    zero here.
+    Far from all simulations a flow's density is arbitrary: there it is set to zero.
     """
 
     center: Tensor

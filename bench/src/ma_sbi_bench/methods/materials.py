@@ -1,4 +1,4 @@
-"""What a method may learn from: the user fills in what there is."""
+"""What a method may learn from: the user fills in what is available."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NEEDS: dict[Need, str] = {
     "unlabelled": "observations of which nothing else need be known; those to be analysed "
     "will do (unlabelled=)",
 }
-"""What each kind is, for the message that asks for it."""
+"""What each kind is, for error messages."""
 
 Simulator = Callable[..., Any]
 
@@ -114,7 +114,7 @@ class Calibration:
 
 @dataclass(frozen=True, kw_only=True)
 class Materials:
-    """All that is at hand; every method takes from it what it needs.
+    """All data that are available; every method takes what it needs.
 
     Attributes:
         prior: Prior over theta.
@@ -125,8 +125,8 @@ class Materials:
             of theta alone is taken, too, and run with the global generators of torch and
             numpy seeded.
         calibration: Real observations with what is known of them.
-        unlabelled: Real observations of which nothing else need be known, shape
-            ``(m, dim_x)``; those to be analysed will do.
+        unlabelled: Real observations without labels, shape ``(m, dim_x)``; those to be
+            analysed can be used.
 
     Raises:
         ValueError: If widths disagree, rows do not match, or values are not finite.
@@ -201,7 +201,7 @@ class Materials:
 
     @property
     def dim_x(self) -> int | None:
-        """Width of an observation; None if nothing tells."""
+        """Width of an observation; None if unknown."""
         return next(iter(self._widths().values()), None)
 
     def simulate(self, theta: Tensor, *, seed: int | None = None) -> Tensor:
@@ -214,7 +214,7 @@ class Materials:
         return Simulations(theta, self.simulate(theta, seed=derive(seed, "simulator")))
 
     def _widths(self) -> dict[str, int]:
-        """Name every part that tells the width of an observation."""
+        """Return the width of an observation by each part that has one."""
         widths: dict[str, int] = {}
         if self.simulations is not None:
             widths["simulations.x"] = self.simulations.x.shape[1]

@@ -23,7 +23,7 @@ __all__ = ["CorrectingMethod", "Method", "RetrainedMethod"]
 
 
 class Method(BaseEstimator, ABC):
-    """A way to a posterior for real observations, from what is at hand.
+    """A way to infer a posterior for real observations from the available data.
 
     ``fit`` once, ``sample`` for all observations together. Options are arguments of the
     constructor; :class:`~ma_sbi_bench.methods.Materials` holds the data. What a method
@@ -34,11 +34,11 @@ class Method(BaseEstimator, ABC):
 
     Attributes:
         reference: Where the method is described.
-        needs: Kinds of material it cannot do without.
+        needs: Kinds of material that it requires.
         amortised: Whether a new observation costs one evaluation, without training,
             transport or Markov chains of its own.
-        rows_independent: Whether the posterior of an observation stays the same whatever
-            else is in the batch.
+        rows_independent: Whether the posterior of an observation does not depend on the
+            rest of the batch.
         reads: Which data ``sample`` is to be given: what was observed or, for the
             Oracle, what the simulator would have given instead.
     """
@@ -53,10 +53,10 @@ class Method(BaseEstimator, ABC):
     dim_x_: int | None
 
     def fit(self, materials: Materials, *, seed: int | None = None) -> Self:
-        """Learn from what is at hand.
+        """Learn from the available data.
 
         Args:
-            materials: What there is; more than the method needs does no harm.
+            materials: The available data; what the method does not need is ignored.
             seed: Makes the fit repeatable.
 
         Raises:
@@ -92,7 +92,7 @@ class Method(BaseEstimator, ABC):
             num_samples: Draws per observation.
             x: Observations, shape ``(batch, dim_x)``.
             context: One entry per observation, or one for all; only for a method that
-                needs it, others do not look at it.
+                needs it, others ignore it.
             seed: Makes the draws repeatable.
 
         Returns:

@@ -31,7 +31,7 @@ class NNPE(RetrainedMethod):
     true parameters of real observations; Ward's does not.
 
     The authors start from the weights of the NPE trained on clean simulations; here
-    training starts afresh. As theirs, the noise is drawn once.
+    training starts from random weights. As theirs, the noise is drawn once.
 
     Args:
         backbone: What to train: a name or a function like ``fit_flow``.
@@ -80,7 +80,7 @@ class IsotropicNNPE(RetrainedMethod):
         e \sim N(0, \sigma^2 I)
 
     The scale is in the units of x, the same for all dimensions: columns of different
-    units get noise that is nothing to one and everything to another.
+    units get noise that is negligible for one and too large for another.
 
     Args:
         backbone: What to train: a name or a function like ``fit_flow``.

@@ -1,4 +1,4 @@
-"""The ends of every comparison: the uncorrected posterior, the Oracle, and the prior."""
+"""References of every comparison: the uncorrected posterior, the Oracle, and the prior."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Oracle(NPE):
     """The trained posterior at what the simulator would have given instead.
 
     The best that any correction of x can do with this posterior. Its ``sample`` is to be
-    given ``x_sim``, which nobody has outside a test: it ``reads`` that.
+    given ``x_sim``, which exists only in tests: it ``reads`` that.
     """
 
     reads = "x_sim"

@@ -36,9 +36,9 @@ class NPERS(RetrainedMethod):
     .. math:: \mathcal L = -E \log q(\theta \mid \eta(x))
         + \lambda\, \mathrm{MMD}^2\bigl[\{\eta(x_i)\}, \{\eta(x_{obs})\}\bigr]
 
-    Summaries eta and flow q are trained together on simulations; the second term gives up
-    what eta would say about observations that no simulation looks like. The observations
-    enter training: pass those to be analysed as ``unlabelled``, and fit anew for others.
+    Summaries eta and flow q are trained together on simulations; the second term removes
+    from eta what differs between observations and simulations. The observations
+    enter training: pass those to be analysed as ``unlabelled``, and fit again for others.
 
     Args:
         weight: Weight lambda of the discrepancy. At 0 this is plain NPE; the larger, the
@@ -191,7 +191,7 @@ class NPERS(RetrainedMethod):
         held_out: tuple[Tensor, Tensor],
         x_obs: Tensor,
     ) -> None:
-        """Train until the held-out loss no longer falls, and go back to its least."""
+        """Train until the held-out loss stops falling, and restore the best weights."""
         num_rows = len(training[0])
         batch_size = self.batch_size or min(max(50, num_rows // 20), 256)
         optimiser = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
@@ -270,7 +270,7 @@ def squared_mmd(x: Tensor, y: Tensor, *, length: Length = "median") -> Tensor:
     xx, xy, yy = (
         (a[:, None] - b).square().sum(dim=-1) for a, b in ((x, x), (x, y), (y, y))
     )
-    # Points that have become one have no distance to take as a scale.
+    # Equal points have no distance to take as a scale.
     typical = xx.median() if length == "median" else xx.mean()
     squared_length = (typical / 2).clamp(min=1e-12)
     means = [(-d / (2 * squared_length)).exp().mean() for d in (xx, xy, yy)]

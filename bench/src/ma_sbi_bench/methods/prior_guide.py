@@ -37,8 +37,8 @@ class PriorGuide(Method):
 
     Nothing is trained but the mixture. The new prior is estimated from the true
     parameters of the calibration set (a Gaussian mixture on the real line, its size
-    chosen by BIC), or given. It corrects the prior alone: a simulator that is wrong
-    stays wrong. A new prior with mass where the training prior has none is cut there.
+    chosen by BIC), or given. It corrects the prior alone: errors of the
+    simulator remain. A new prior with mass where the training prior has none is cut there.
 
     sbi has PriorGuide for its score estimators, one observation at a time. On a Gaussian
     problem its guided means are 1.4 posterior deviations off and its deviations 0.4 of
@@ -59,8 +59,8 @@ class PriorGuide(Method):
             :class:`~ma_sbi_bench.methods.guidance.PriorGuided`.
         num_steps: Reverse steps of the ancestral sampler; those of the posterior that is
             given, with its own sampler, if None.
-        num_langevin: Langevin steps after each reverse step, which mend what the spread
-            gets wrong; only the ancestral sampler takes them.
+        num_langevin: Langevin steps after each reverse step, which correct errors of the
+            spread; only the ancestral sampler takes them.
         langevin_step: Their relative length, the paper's :math:`\eta`.
     """
 
@@ -272,7 +272,7 @@ def _given_prior(
             theta = torch.cat([old[: min(len(new), NUM_POINTS)], new[:NUM_POINTS]])
             log_ratio = _log_density(target, theta) - prior.log_prob(theta)
             return _NewPrior(_on_the_line(base, theta), log_ratio - math.log(share))
-        # It cannot be drawn from: draws of the training prior are picked by weight.
+        # It cannot be sampled: draws of the training prior are resampled by weight.
         log_ratio = torch.as_tensor(target(old)).to(old) - prior.log_prob(old)
         log_ratio = log_ratio - log_ratio.logsumexp(dim=0) + math.log(many)
         weight = log_ratio.softmax(dim=0)

@@ -38,7 +38,7 @@ class PullBack(CorrectingMethod):
 
     T is a transport from the calibration observations to simulations at their parameters;
     subclasses choose it. It does not use which simulation belongs to which observation.
-    Distances are those of raw x: a column with large units decides alone.
+    Distances are those of raw x: a column with large units dominates.
 
     Args:
         num_neighbours: Calibration observations averaged over; five in the paper.
@@ -128,7 +128,7 @@ class RoPESinkhorn(PullBack):
 
     Attributes:
         epsilon_: The epsilon in use.
-        errors_: What each epsilon of the grid was worth, if it was tuned.
+        errors_: Score of each epsilon of the grid, if it was tuned.
     """
 
     epsilon_: float

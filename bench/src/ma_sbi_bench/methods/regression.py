@@ -62,7 +62,7 @@ class ContextToTheta(Method):
     r"""Theta regressed on the context: no simulator, no observation, :math:`g(z)`.
 
     Learned on the real line, so that draws respect the prior's bounds. The paper takes
-    the prediction for the whole posterior, and a classifier tells a point from any
+    the prediction for the whole posterior, and a classifier separates a point from any
     posterior. By default the residuals of the calibration rows are added as a Gaussian.
 
     Args:
@@ -109,9 +109,9 @@ class ContextToTheta(Method):
 
 
 class ContextToX(CorrectingMethod):
-    """X regressed on the context: the posterior at what the context lets one expect.
+    """X regressed on the context: the posterior at the x that the context predicts.
 
-    What was observed is not looked at. The paper counts this among the methods that need
+    The observation is not used. The paper counts this among the methods that need
     true parameters; the simulations paired with the calibration rows are enough.
 
     Args:

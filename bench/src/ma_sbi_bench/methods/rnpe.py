@@ -29,7 +29,7 @@ Density = Literal["nsf", "maf"] | Callable[..., Marginal]
 
 
 class ChainsNotMixed(UserWarning):
-    """The chains of an observation still remember where they started."""
+    """The chains of an observation have not converged."""
 
 
 class RNPE(CorrectingMethod):
@@ -40,15 +40,15 @@ class RNPE(CorrectingMethod):
 
     q(x) is a flow trained on the simulations, and the error of each statistic follows
     :class:`~ma_sbi_bench.methods.error_model.SpikeAndSlab` (Ward et al. 2022). The integral
-    is an average over the states of Markov chains, run anew for each observation whenever
-    the method is asked: draws of one call share their ``num_chains * num_states`` versions
-    of x, and a density is as noisy as their number makes it.
+    is an average over the states of Markov chains, run for each observation at every
+    call: draws of one call share their ``num_chains * num_states`` versions
+    of x, and a density has the noise of that many versions.
 
     The authors run one chain of 120,000 steps of mixed Hamiltonian Monte Carlo per
     observation on a block neural autoregressive flow; here many short chains of all
     observations move together (:mod:`ma_sbi_bench.methods.denoising`), and q(x) is learned
     from simulations with the noise of a spike, so that constant statistics and counts,
-    which have no density, do no harm.
+    which have no density, are allowed.
 
     Args:
         spike_scale: Error of a statistic that is right, in standard deviations of the
@@ -205,7 +205,7 @@ class RNPE(CorrectingMethod):
         """Draw different simulations for each observation, in proportion to p(y | x).
 
         Simulations are draws from q(x), so these are nearly draws from p(x | y) where it
-        is wide, and the flow is never asked about places that it does not know. That no
+        is wide, and the flow is never evaluated far from its training data. That no
         simulation is taken twice (Gumbel-top-k) keeps the starts apart.
         """
         pool = self.simulations_[: self.max_starts].to(y)

@@ -54,10 +54,11 @@ class RoPE(CorrectingMethod):
     Args:
         gamma: Entropic regularisation; 0.5 in the paper, from about 5 it returns the
             prior.
-        tau: How much simulations are held to be used equally: 1 for RoPE, 0.9 for RoPE*.
+        tau: How strongly simulations are forced to be used equally: 1 for RoPE, 0.9 for
+            RoPE*.
         fine_tune: Whether to do step 2. Without it, ``g = h``, no theta* is needed.
         num_simulations: N_s; as many as observations if None, as in the algorithm. With
-            few observations that starves the mixture: a hundred narrow posteriors do not
+            few observations the mixture is coarse: a hundred narrow posteriors do not
             cover three parameters.
         rows: What is transported beside the batch: nothing (``"batch"``), the calibration
             observations (``"calibration"``) or others (``"unlabelled"``).
@@ -171,7 +172,7 @@ class RoPE(CorrectingMethod):
     def simulations(self, num_observations: int) -> Simulations:
         """Return the simulations that so many observations are transported to (step 3).
 
-        They are kept as long as their number stays the same.
+        They are cached by their number.
         """
         num = self.num_simulations or num_observations
         if self.simulations_ is None or len(self.simulations_.x) != num:

@@ -91,7 +91,7 @@ class BestSoFar:
 
 
 class ContextCode:
-    """A fitted encoder whose silent rows are zero: no context, no code.
+    """A fitted encoder that maps a missing context to zero.
 
     Args:
         encoder: Context to vectors; the paper's hashed text if None.
@@ -104,7 +104,7 @@ class ContextCode:
         self.used = self._encode(context).any(dim=0).nonzero().flatten()
         self.dim = len(self.used)
         if self.dim == 0:
-            raise ValueError("the context says nothing: every entry is missing")
+            raise ValueError("the context is empty: every entry is missing")
 
     def __call__(self, context: Entries) -> Tensor:
         """Encode, shape ``(n, dim)``, float32."""

@@ -1,4 +1,4 @@
-"""Semi-balanced entropic optimal transport: every row moves all its mass, columns bend."""
+"""Semi-balanced entropic optimal transport: columns need not be uniform."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def semi_balanced_plan(
     Args:
         cost: Cost of moving row i to column j, shape ``(N_o, N_s)``.
         gamma: Entropic regularisation; the larger, the more uniform the plan.
-        tau: How much columns are held to be uniform, between 0 and 1.
+        tau: How strongly columns are forced to be uniform, between 0 and 1.
         tolerance: Change of the column masses, relative, below which it has converged.
-        max_iterations: Most iterations; if they do not suffice, it warns.
+        max_iterations: Most iterations; a warning says if they do not suffice.
 
     Returns:
         The plan, shape ``(N_o, N_s)``, float64; every row sums to ``1 / N_o``. It can be
@@ -108,7 +108,7 @@ def _potential(
 
 
 def _scaling_steps(log_kernel: Tensor, potential: Tensor, tau: float) -> Tensor:
-    """Go on by products with the kernel alone; back to the start if they overflow."""
+    """Iterate with products of the kernel; return the start if they overflow."""
     kernel = (log_kernel + potential).exp()
     num_rows, num_columns = kernel.shape
     change = torch.zeros_like(potential)

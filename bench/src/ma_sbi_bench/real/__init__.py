@@ -6,7 +6,7 @@ Set ``MA_SBI_DATA`` to a folder in the tidy layout, or let the official files be
 from ma_sbi_bench.real.covid.jhu import read_jhu
 from ma_sbi_bench.real.covid.load import COUNTRIES, PAPER_COUNTRIES, CovidData, load_covid
 from ma_sbi_bench.real.covid.oxcgrt import read_codebook, read_oxcgrt, read_oxcgrt_notes
-from ma_sbi_bench.real.covid.reporting import find_dumps, spread_corrections
+from ma_sbi_bench.real.covid.repairs import find_dumps, spread_corrections
 from ma_sbi_bench.real.covid.windows import REGIME_CUTS, Windows, covid_windows
 from ma_sbi_bench.real.instructions.evans_hawkins import (
     load_evans_hawkins,

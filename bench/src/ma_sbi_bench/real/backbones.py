@@ -1,7 +1,7 @@
 """Posteriors that experiments on real data share, so that each is trained once.
 
-A cell keeps the definition of its posterior in its settings, since everything that decides
-its numbers stands there.
+A cell keeps the definition of its posterior in its settings, since they hold everything
+that decides its numbers.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def usual_parts(point: str, pooled: str, whole: str = "stochastic") -> tuple[Par
 
     Args:
         point: The method that shifts every case.
-        pooled: The method that draws from all residuals, whatever the context.
+        pooled: The method that draws from all residuals, and ignores the context.
         whole: The method that draws from the residuals of the context.
     """
     return (
@@ -82,8 +82,8 @@ def conditional_part(x: Tensor, whole: Corrections, marginal: Corrections) -> Co
 
     Args:
         x: Observations, shape ``(n, dim_x)``.
-        whole: What a point corrector makes of them.
-        marginal: What one makes of them that ignores the context.
+        whole: The correction of a point corrector.
+        marginal: The correction of one that ignores the context.
     """
     return whole._replace(x=x + whole.x - marginal.x)
 
@@ -119,7 +119,7 @@ class RealExperiment(Experiment):
 
     @abstractmethod
     def world(self, cell: Cell) -> dict[str, Any]:
-        """Choose what decides the study of a cell, whatever its method."""
+        """Choose what decides the study of a cell, apart from its method."""
 
     @staticmethod
     @abstractmethod
@@ -150,7 +150,7 @@ class Layout:
         methods: Methods in the order of the tables.
         parts: Parts of the correction.
         about: What the baseline's cell says of the cases, one whole number each.
-        group: The one of these whose neighbours are alike.
+        group: The one of these whose neighbours are correlated.
         unit: Unit of the loss.
         digits: Decimals of a loss.
         block: How many neighbours a bootstrap draws together.

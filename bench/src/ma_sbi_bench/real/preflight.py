@@ -90,7 +90,7 @@ def preflight_lines(rows: pd.DataFrame, head: str, names: Mapping[str, str]) -> 
     """Show what the residuals of each task say.
 
     Args:
-        rows: Rows of an experiment, whatever their method.
+        rows: Rows of an experiment, of all methods.
         head: Head of the column of tasks.
         names: What that column calls each task.
     """

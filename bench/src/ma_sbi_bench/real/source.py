@@ -90,7 +90,7 @@ REMOTES = {
         "oxcgrt_fullwithnotes_national_2022_v1.csv",
         git_blob="ce6a1202a40d03bd26a2a00b2ee0bd302ccc01ef",
     ),
-    # OSF packs the archive anew for each request, so it has no lasting hash.
+    # OSF packs the archive again for each request, so its hash changes.
     "evans_hawkins": Remote(
         "https://files.osf.io/v1/resources/2vnam/providers/osfstorage/?zip=",
         "evans_hawkins_2vnam.zip",
@@ -181,7 +181,7 @@ def fetch(name: str) -> Path:
             "data in the tidy layout, or try again with a connection"
         ) from error
     except (ValueError, zipfile.BadZipFile) as error:
-        # What is wrong must not be taken for the file the next time.
+        # A wrong file must not be used the next time.
         (folder / remote.filename).unlink(missing_ok=True)
         raise ValueError(
             f"what came from {remote.url} is not the file expected there: {error}"

@@ -80,7 +80,7 @@ class Channels(Experiment):
             for reliability in cell.settings["reliabilities"]
         ]
         information = [discrete_information(joint) for joint in joints]
-        # Whatever the departures are, the share is the same.
+        # The share is the same for all departures.
         departures = np.eye(num_regimes)
         closed = [gap_closed_by_context(departures, joint) for joint in joints]
         rng = np.random.default_rng(cell.seed)
@@ -148,7 +148,7 @@ def _measure(
     counts = np.bincount(context[fit], minlength=num_contexts)
     means = sums / np.maximum(counts, 1)[:, None]
     left = np.square(delta[judge] - means[context[judge]]).sum(axis=1)
-    # Before any correction each draw has the same error: regimes are alike.
+    # Before any correction each draw has the same error, by symmetry.
     shares = 1 - left / np.square(delta[judge]).sum(axis=1)
     return float(shares.mean()), float(shares.std() / math.sqrt(len(shares)))
 

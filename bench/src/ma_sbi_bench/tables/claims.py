@@ -1,8 +1,8 @@
 """How a claim in words is judged by numbers.
 
-A claim **holds** if our 95 % intervals (single values, where there is no noise to speak
-of) leave no other reading, **fails** if they exclude it, and is **open** if they allow
-both. One on several tasks holds **in part** if it holds on some of them.
+A claim **holds** if our 95 % intervals (single values, where noise is negligible) imply
+it, **fails** if they exclude it, and is **open** if they allow both. One on several tasks
+holds **in part** if it holds on some of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Claim:
     Attributes:
         said: What it says.
         experiment: Name of the experiment that tests it.
-        outcome: What became of it.
+        outcome: The outcome.
         found: Our numbers.
     """
 

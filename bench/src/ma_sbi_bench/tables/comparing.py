@@ -4,11 +4,11 @@ The rule. Let h be half the width of our 95 % interval. The paper's figure has n
 own: what it prints itself, else ours, had we had its number of test cases, which is
 sqrt(m) h where we have m times as many. So the two may differ by sqrt(1 + m) h, and by as
 much as the paper rounds. Within that it is **reproduced**. Beyond, it is **better** if the
-method does better than the paper says, else **not reproduced**. Agreement is worth nothing
-where noise hides half of what there is to see: if a share of the gap could differ from the
+method does better than the paper says, else **not reproduced**. Agreement means nothing
+where noise hides half of the effect: if a share of the gap could differ from the
 paper's by more than 50 points, and by more than half of it, and still agree, it is **too
-noisy**. A figure of ours without a finite interval has no verdict, nor has one where there
-is no gap to close.
+noisy**. A figure of ours without a finite interval has no verdict; the same holds where
+there is no gap to close.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Verdict = Literal["reproduced", "better", "not reproduced", "too noisy", ""]
-# Shares that differ by less, in points, need not be told apart.
+# Shares that differ by less, in points, count as equal.
 COARSEST_SHARE = 50.0
 
 
@@ -55,7 +55,7 @@ class Compared:
         better: Which direction is good; empty if neither.
         digits: Decimals that the paper gives.
         reason: Why our value is blank, in words.
-        coarsest: Largest difference that may pass for none, whatever the noise.
+        coarsest: Largest difference that counts as none, however large the noise.
         more_cases: How many times the paper's number of test cases is behind ours.
         paper_half: Half the width of the paper's own interval; None if it prints none.
     """

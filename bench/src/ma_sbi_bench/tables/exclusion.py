@@ -16,7 +16,8 @@ from torch import Tensor
 from ma_sbi.diagnostics import exclusion_test, held_out_r2
 from ma_sbi.diagnostics.exclusion import held_out_r2_error
 from ma_sbi.protocols import Context
-from ma_sbi.randomness import derive, seeded
+from ma_sbi.randomness import derive
+from ma_sbi.simulation import sample_prior
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
@@ -144,7 +145,7 @@ class ExclusionTable(Experiment):
         return self.cell(stand_in, task=label, **known)
 
     def missing(self, cell: Cell) -> str:
-        """Ask for the data behind a real context."""
+        """Say where the data behind a real context should be."""
         return missing_file(FILES[cell.task]) if cell.task in FILES else ""
 
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
@@ -182,8 +183,7 @@ def _load(cell: Cell, laboratory: Laboratory) -> Case:
     if cell.method == "predicted":
         posterior = laboratory.posterior(backbone_of(cell))
         return Case(regime, predict(posterior, simulator, x_obs, cell.seed), x_obs)
-    with seeded(derive(cell.seed, "prior")):
-        theta = simulator.prior.sample((len(x_obs),))
+    theta = sample_prior(simulator.prior, len(x_obs), seed=derive(cell.seed, "prior"))
     return Case(regime, simulator.simulate(theta, seed=cell.seed), x_obs, theta)
 
 
@@ -206,7 +206,7 @@ def _test(case: Case, cell: Cell) -> list[Measurement]:
 
 
 def _repeat(cell: Cell) -> tuple[float, ...]:
-    """Test clean contexts, drawn anew each time: about 95 % should pass."""
+    """Test clean contexts, drawn independently: about 95 % should pass."""
     passed = []
     for repeat in range(cell.settings["repeats"]):
         seed = derive(cell.seed, f"repeat {repeat}")
@@ -278,7 +278,7 @@ def _outcome(found: pd.Series, num_seeds: int) -> str:
 
 def _absent(label: str) -> list[Line]:
     """Show what the paper prints of data that were not there."""
-    reason = f"not run: {FILES[label]} was not at hand"
+    reason = f"not run: {FILES[label]} was not available"
     return [
         _share_line(
             label, "", variable, Compared(math.nan, reason=reason, **beside(paper)), reason

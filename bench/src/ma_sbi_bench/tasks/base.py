@@ -197,9 +197,9 @@ class Task(ABC):
         Args:
             x: Data, shape ``(B, dim_x)``.
             num_samples: Number of draws for each row.
-            regime: Regime in which x was observed, one per row or one for all: the answer
-                that nobody can improve on. By default x is taken for the simulator's own:
-                pass ``x_sim``, or an ``x_obs`` to see where its face value leads.
+            regime: Regime in which x was observed, one per row or one for all: the best
+                possible posterior. If None, x is read as the simulator's own: pass
+                ``x_sim``, or ``x_obs`` to see the effect of ignoring the departure.
             seed: Seed of the draws.
 
         Returns:

@@ -29,7 +29,7 @@ __all__ = [
 
 # Drift, distance of the boundaries, and seconds that are not spent deciding.
 LOWEST, HIGHEST = (0.0, 0.5, 0.1), (3.0, 2.0, 0.5)
-# Nobody responds sooner, however hurried.
+# No response is faster, under any instruction.
 EARLIEST = 0.1
 # The middles of 20 cells between -3 s and 3 s; half a cell as bandwidth, so that no
 # response falls between two kernels.
@@ -43,7 +43,7 @@ TRIALS_AT_ONCE = 2**16
 
 @dataclass(frozen=True, eq=False)
 class Instruction(Regime):
-    """What participants were told, and what it does to their responses.
+    """An instruction to participants, and its effect on their responses.
 
     Attributes:
         response_shift: Seconds added to every response time.
@@ -140,7 +140,7 @@ def density_summary(signed_times: Tensor) -> Tensor:
     """Estimate the density of signed times with Gaussian kernels at 20 fixed points.
 
     The points are the middles of cells of 0.3 s between -3 s and 3 s; the bandwidth is
-    0.15 s. Responses far outside leave no trace but the mass they lack.
+    0.15 s. Responses far outside only lower the total mass.
 
     Args:
         signed_times: Response times, negative for errors, shape ``(n, num_trials)``.
@@ -180,7 +180,7 @@ def ddm_log_density(rt: Any, correct: Any, theta: Any) -> Tensor:
 
 
 class _DriftDiffusion(Task):
-    """The prior and the simulator, whatever the departure."""
+    """The prior and the simulator, for any departure."""
 
     def __init__(
         self, regimes: Sequence[Regime], num_trials: int, setting: Setting

@@ -41,7 +41,7 @@ def solve_sir(theta: Tensor, num_days: int) -> Epidemic:
 
     Infection alone is a logistic curve, recovery alone an exponential decay: the steps
     alternate between the two exact solutions, in the symmetric order that makes them
-    fourth order in time. All shares stay positive, whatever the rates, and while few are
+    fourth order in time. All shares stay positive, for any rates, and while few are
     infected the growth is exact.
 
     Args:

@@ -1,4 +1,4 @@
-"""A simulator of daily counts over a fortnight, as plain as an analyst would write it."""
+"""A simulator of daily counts over a fortnight, as simple as an analyst would write it."""
 
 from __future__ import annotations
 

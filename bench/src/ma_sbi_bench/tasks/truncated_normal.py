@@ -1,4 +1,4 @@
-"""The normal between two limits, however far out in its tails they are."""
+"""The normal between two limits, accurate far out in its tails."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from ma_sbi_bench.theory.tails import (
     truncation_bound,
     truncation_residual,
 )
-from ma_sbi_bench.theory.transport import (
+from ma_sbi_bench.theory.talagrand import (
     Transport,
     gaussian_transport,
     quantile_distance,

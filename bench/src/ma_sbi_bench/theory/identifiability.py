@@ -1,10 +1,10 @@
-r"""When theta can be told from x and an observed context.
+r"""When theta is identified by x and an observed context.
 
-The paper's theorem asks that :math:`(\theta, z) \mapsto p(x \mid \theta, z)` be injective,
-and claims that this is necessary. The context is observed, so that two pairs with
-different z are never confused: it suffices, and is necessary, that :math:`\theta \mapsto
-p(x \mid \theta, z)` be injective for each z. :func:`exclusive_or` is a world that is not
-jointly injective and whose theta is known from a single observation.
+The paper's theorem requires that :math:`(\theta, z) \mapsto p(x \mid \theta, z)` be
+injective, and claims that this is necessary. The context is observed, so that two pairs
+with different z are never confused: it suffices, and is necessary, that :math:`\theta
+\mapsto p(x \mid \theta, z)` be injective for each z. :func:`exclusive_or` is a world that
+is not jointly injective and whose theta is known from a single observation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_jointly_injective(likelihood: Any) -> bool:
 
 
 def is_identifiable(likelihood: Any) -> bool:
-    """Tell whether theta can be told from the law of x, for each z that is observed.
+    """Tell whether the law of x identifies theta, for each z that is observed.
 
     Args:
         likelihood: p(x | theta, z), shape ``(num_theta, num_z, num_x)``.
@@ -52,7 +52,7 @@ def is_identifiable(likelihood: Any) -> bool:
 def posterior_table(likelihood: Any, prior: Any = None) -> Array:
     """Return p(theta | x, z) by Bayes' rule, for z independent of theta.
 
-    It exists and is unique whatever the likelihood: that a posterior "is determined by
+    It exists and is unique for any likelihood: that a posterior "is determined by
     (x, z)" says nothing about injectivity.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ma_sbi_bench.real.tables import as_dates, as_numbers, name_days, read_table
+from ma_sbi_bench.real.text_files import as_dates, as_numbers, name_days, read_table
 
 __all__ = ["COUNTRIES", "check_countries", "read_jhu", "read_jhu_population"]
 

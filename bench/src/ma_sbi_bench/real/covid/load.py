@@ -25,7 +25,7 @@ from ma_sbi_bench.real.covid.oxcgrt import (
     read_oxcgrt_notes,
 )
 from ma_sbi_bench.real.source import fetch, tidy_file, tidy_folder
-from ma_sbi_bench.real.tables import as_dates, as_numbers, name_days, read_table
+from ma_sbi_bench.real.text_files import as_dates, as_numbers, name_days, read_table
 
 __all__ = [
     "COUNTRIES",

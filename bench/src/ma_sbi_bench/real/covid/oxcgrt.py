@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ma_sbi_bench.real.covid.jhu import COUNTRIES, check_countries
-from ma_sbi_bench.real.tables import as_dates, as_numbers, read_table, read_text
+from ma_sbi_bench.real.text_files import as_dates, as_numbers, read_table, read_text
 
 __all__ = [
     "CLOSURES",

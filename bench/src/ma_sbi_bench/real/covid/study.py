@@ -1,4 +1,4 @@
-"""Covid-19 counts under changing policies: does the policy tell how the simulator errs?
+"""Covid-19 counts under changing policies: does the policy explain the simulator's errors?
 
 Each window of a country is explained by the posterior of a plain simulator
 (:class:`~ma_sbi_bench.tasks.fortnight.FortnightSimulator`), with and without a
@@ -54,7 +54,7 @@ KNOWN_DISPERSION = 10.0
 """Dispersion of daily counts where the simulator knows it."""
 
 BLOCK = 6
-"""Fortnights this close are alike."""
+"""Number of neighbouring fortnights that are correlated."""
 
 NO_CONTEXT = "all"
 # Windows scored together: bounds the memory.
@@ -87,8 +87,8 @@ class WindowStudy:
         simulator: The simulator of a window.
         posterior: Its posterior, trained once.
         num_samples: Posterior draws per window; all methods use as many. The log of a mean
-            over draws is biased, the more so the fewer they are and the sharper the
-            posterior; compare results at the same number only.
+            over draws is biased, more so for few draws and for a sharp posterior:
+            compare results at the same number only.
         seed: Seed of everything; all methods share it.
     """
 
@@ -150,10 +150,10 @@ class WindowStudy:
         return methods
 
     def shuffled(self, seed: int) -> Method:
-        """Return the stochastic method with its regimes dealt out at random.
+        """Return the stochastic method with shuffled regimes.
 
-        Beside "pooled", which has more to draw from, it shows what a division of the pool
-        costs that means nothing.
+        Compared with "pooled", which has more to draw from, it shows the cost of a division
+        of the pool that carries no information.
         """
         regime = self.regime
         order = np.random.default_rng(seed).permutation(len(regime))
@@ -166,8 +166,8 @@ class WindowStudy:
         .. math:: -\log \frac1S \sum_s NB(y; \lambda(\theta_s) e^{\delta_s}, \phi_s)
 
         with :math:`\theta_s` from the (corrected) posterior and the departure
-        :math:`\delta_s` drawn anew from what the correction was learned from, which the
-        window itself is never part of.
+        :math:`\delta_s` drawn from the residuals that the correction was learned from,
+        which never include the window's own.
 
         Returns:
             Losses, shape ``(num_windows,)``.
@@ -179,11 +179,11 @@ class WindowStudy:
         theta = sample_mixture(
             self.posterior,
             self.num_samples,
-            # No count is below zero, whatever the departure.
+            # No count is below zero, for any departure.
             candidates._replace(x=candidates.x.clamp(min=0.0)),
             seed=derive(self.seed, "theta"),
         )
-        return self._score(theta, self._draw_anew(candidates))
+        return self._score(theta, self._draw_departures(candidates))
 
     def prior_losses(self) -> np.ndarray:
         """Score the prior, which knows nothing of any window, by the same draws for all."""
@@ -221,7 +221,7 @@ class WindowStudy:
         corrector.fit(method.context, self.x, self.predicted, seed=self.seed)
         return corrector.corrections(self.x, method.context)
 
-    def _draw_anew(self, candidates: Corrections) -> Tensor:
+    def _draw_departures(self, candidates: Corrections) -> Tensor:
         """Draw departures, shape ``(num_samples, num_windows, days)``."""
         rng = generator(derive(self.seed, "departure"))
         weight = candidates.log_weight.exp().T
@@ -234,7 +234,7 @@ class WindowStudy:
         return BootstrapCorrector(encoder, len(self.x), width)
 
     def _similar(self, encoder: Encoder, context: Context) -> Method:
-        """Let windows share residuals the more, the more alike their contexts are."""
+        """Let windows with similar contexts share residuals."""
         return Method(self._bootstrap(encoder, "auto"), context)
 
 
@@ -247,7 +247,7 @@ def gains(
         losses: One row per window: ``iso3``, ``time`` and one column of losses per
             method.
         over: The method that the others are compared with.
-        block: How many fortnights the bootstrap draws together: so close, they are alike.
+        block: How many neighbouring fortnights the bootstrap draws together.
 
     Returns:
         A gain for each country (and ``"all"``) and method.

@@ -11,7 +11,8 @@ import pandas as pd
 
 from ma_sbi.encoders import HashEncoder, SentenceEncoder
 from ma_sbi.metrics import PairedGain
-from ma_sbi.randomness import derive, seeded
+from ma_sbi.randomness import derive
+from ma_sbi.simulation import sample_prior
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Laboratory
@@ -50,8 +51,8 @@ SETTINGS = {
     "paper-past": "4 countries, past only",
     "ten-loo": "10 countries, leave one out",
     "ten-past": "10 countries, past only",
-    "paper-loo-known_dispersion": "4 countries, leave one out, dispersion told",
-    "paper-past-known_dispersion": "4 countries, past only, dispersion told",
+    "paper-loo-known_dispersion": "4 countries, leave one out, dispersion known",
+    "paper-past-known_dispersion": "4 countries, past only, dispersion known",
     "paper-loo-simulated": "4 countries, leave one out, simulated counts",
 }
 QUICK = (
@@ -66,7 +67,7 @@ SIMILAR = (
     "stochastic, country",
     "stochastic, country and regime",
 )
-# An automatic width is chosen anew for each window, which takes long where each of 710
+# An automatic width is chosen again for each window, which takes long where each of 710
 # windows is left out by itself.
 LEFT_OUT = {"ten-loo": SIMILAR}
 BY_COUNTRY = ("stochastic", *SIMILAR[:1], *SIMILAR[2:])
@@ -112,8 +113,8 @@ class Covid(RealExperiment):
         "the stochastic variant, without saying per what, of which counts, or by which "
         "simulator, so losses have no verdict; its relative gain stands beside ours. "
         "Intervals are from a bootstrap over blocks of six fortnights. `pooled` draws "
-        "from all residuals, `shuffled` deals the regimes out at random ten times. A gain "
-        "as large as the paper's appears where the simulator is told its dispersion (93 "
+        "from all residuals, `shuffled` shuffles the regimes ten times. A gain "
+        "as large as the paper's appears where the simulator knows its dispersion (93 "
         "%), and is breadth alone: `pooled` has it, too."
     )
 
@@ -188,9 +189,9 @@ def _first(windows: Windows, number: int) -> Windows:
 
 def _simulated(windows: Windows, simulator: FortnightSimulator, seed: int) -> Windows:
     """Replace the counts by draws of the simulator: nothing departs from it."""
-    with seeded(derive(seed, "truth")):
-        theta = simulator.prior.sample((len(windows),))
-    counts = simulator.simulate(theta, seed=derive(seed, "truth")).double().expm1().round()
+    own = derive(seed, "truth")
+    theta = sample_prior(simulator.prior, len(windows), seed=own)
+    counts = simulator.simulate(theta, seed=own).double().expm1().round()
     return Windows(windows.table, counts.numpy(), counts.numpy())
 
 
@@ -229,7 +230,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
 
 def _loss_note(task: str, method: str, losses: pd.DataFrame) -> str:
     paper = printed("covid", "loss", task=task, method=method)
-    printed_loss = f"; paper {paper.value:g}, of what is not said" if paper else ""
+    printed_loss = f"; paper {paper.value:g}, unit not stated" if paper else ""
     return f"{len(losses)} windows{printed_loss}"
 
 

@@ -18,8 +18,8 @@ from ma_sbi_bench.real.covid.load import (
     check_daily,
 )
 from ma_sbi_bench.real.covid.oxcgrt import CLOSURES, Policy
-from ma_sbi_bench.real.covid.reporting import find_dumps, spread_corrections
-from ma_sbi_bench.real.tables import as_numbers, name_days, require_columns
+from ma_sbi_bench.real.covid.repairs import find_dumps, spread_corrections
+from ma_sbi_bench.real.text_files import as_numbers, name_days, require_columns
 
 __all__ = ["REGIME_CUTS", "Windows", "covid_windows"]
 

@@ -1,12 +1,12 @@
 """Evans & Hawkins (2019): moving dots with feedback at once or one second later.
 
-The files live on OSF only (project 2vnam). What is known of them comes from the loading
+The files are on OSF only (project 2vnam). What is known of them comes from the loading
 script in the documentation of PyDDM: one tab-separated file per session,
 ``0s_Delay/Sub01_Ses01.txt`` to ``1s_Delay/Sub21_Ses10.txt``; some lines, then a header with
 ``RT`` (milliseconds), ``blkNum``, ``percentCoherence`` and ``correct`` among others, then
 one line per trial. Subjects 1 to 11 had no delay, 12 to 21 one second.
 
-The loader was written without the files. It asks for these names and nothing else.
+The loader was written without the files. It reads these names and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pandas as pd
 
 from ma_sbi_bench.real.instructions.load import TRIAL_COLUMNS, RegimeText, check_trials
 from ma_sbi_bench.real.source import fetch, tidy_folder
-from ma_sbi_bench.real.tables import read_text
+from ma_sbi_bench.real.text_files import read_text
 
 __all__ = [
     "DELAY_TEXTS",
@@ -44,7 +44,7 @@ _SESSIONS = range(1, 11)
 _COLUMNS = ("RT", "blkNum", "percentCoherence", "correct")
 _SLOWEST_MS = 7000
 _LARGEST_PERCENT = 40
-_OSF_ONLY = "the data of Evans & Hawkins (2019) live on OSF only (https://osf.io/2vnam)"
+_OSF_ONLY = "the data of Evans & Hawkins (2019) are on OSF only (https://osf.io/2vnam)"
 
 
 def load_evans_hawkins(*, keep_excluded: bool = False) -> pd.DataFrame:

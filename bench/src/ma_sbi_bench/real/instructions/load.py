@@ -1,4 +1,4 @@
-"""Response times of people who were told to be fast, or accurate, or neither."""
+"""Response times of people instructed to be fast, or accurate, or neither."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ma_sbi_bench.real.source import tidy_file
-from ma_sbi_bench.real.tables import as_numbers, read_table, read_text
+from ma_sbi_bench.real.text_files import as_numbers, read_table, read_text
 
 __all__ = [
     "RESPONSE_TIMES",
@@ -48,7 +48,7 @@ class RegimeText(NamedTuple):
     Attributes:
         text: The words.
         verbatim: Whether they stand so in the source; if not, they restate the name of
-            the condition, and nobody was shown them.
+            the condition, and were not shown to anyone.
     """
 
     text: str

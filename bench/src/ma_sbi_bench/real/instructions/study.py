@@ -1,12 +1,12 @@
 """Response times under instructions: what a matched correction does to real people.
 
 The posterior of a drift-diffusion simulator explains a part of the trials of each subject
-and regime, a *cell*; the other trials tell how well. Corrections are learned from the other
+and regime, a *cell*; the other trials show how well. Corrections are learned from the other
 subjects.
 
 Real speed or accuracy instructions change how much evidence people wait for: the boundary,
-a parameter. A correction that makes the regimes alike takes that effect out of theta and
-puts it into the departure, which is wrong, however well it predicts;
+a parameter. A correction that makes the regimes equal moves that effect from theta to the
+departure, which is wrong even if it predicts well;
 :meth:`InstructionStudy.effect` shows it.
 """
 
@@ -67,7 +67,7 @@ NUM_TRIALS = 100
 LONGEST = 3.0
 FEWEST_HELD_OUT = 20
 POOL_PER_CELL = 50
-# A density of zero would make one odd response decide everything.
+# With a density of zero, one outlying response would decide everything.
 FLOOR = 1e-3
 
 
@@ -180,7 +180,7 @@ class InstructionStudy:
     """Cells, the posterior that explains them, and what corrections change.
 
     The pool that regimes are matched to is what the simulator gives for the posteriors of
-    the other subjects' cells, whatever their regime: such people, without the regimes'
+    the other subjects' cells, of any regime: such people, without the regimes'
     differences.
 
     Args:
@@ -227,13 +227,13 @@ class InstructionStudy:
         return self.cells.table["subject"].tolist()
 
     def corrections(self, method: str, regime: pd.Series | None = None) -> Corrections:
-        """Correct every cell by what the other subjects tell.
+        """Correct every cell by what was learned from the other subjects.
 
         Args:
             method: ``"NPE"`` (none), ``"matched"`` (the means of the regimes, as in the
                 paper), ``"stochastic"`` (the residuals of the regime) or
-                ``"stochastic, pooled"`` (residuals whatever their regime).
-            regime: Labels to go by, instead of the true ones.
+                ``"stochastic, pooled"`` (residuals of all regimes).
+            regime: Labels to use instead of the true ones.
         """
         if method == "NPE":
             return Corrections.certain(self.x)
@@ -297,7 +297,7 @@ class InstructionStudy:
     def effect(self, corrections: Corrections, first: str, second: str) -> pd.DataFrame:
         """Estimate what a regime does to theta, as a mean over subjects.
 
-        Differences are taken within subjects where they know both regimes, else between
+        Differences are taken within subjects that have both regimes, else between
         the two groups.
 
         Args:
@@ -343,7 +343,7 @@ class InstructionStudy:
         return Corrections.certain(corrected)
 
     def shuffled(self, seed: int) -> pd.Series:
-        """Deal regimes out anew within each subject, or between those who know but one."""
+        """Shuffle regimes within each subject, or between subjects that have only one."""
         rng = np.random.default_rng(seed)
         subject, regime = self.cells.table["subject"], self.cells.table["regime"]
         if (regime.groupby(subject).nunique() == 1).all():

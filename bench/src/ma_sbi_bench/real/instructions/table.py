@@ -68,7 +68,7 @@ CONTRASTS = {
 }
 PARAMETERS = ("v", "a", "tau")
 SHUFFLED = ", shuffled"
-NOT_AT_HAND = "the data live on OSF only and are not at hand"
+NOT_AVAILABLE = "the data are on OSF only and were not available"
 LAYOUT = Layout(
     names=DATA,
     head="data",
@@ -105,9 +105,9 @@ class Instructions(RealExperiment):
     note = (
         "Cases are subjects under regimes; corrections are learned from other subjects. "
         "Intervals of losses and gains are from a bootstrap over subjects, those over "
-        "shuffled labels are quantiles over deals, those of effects are from a t "
+        "shuffled labels are quantiles over shuffles, those of effects are from a t "
         "distribution. The paper's -2.8 % is on data of Evans & Hawkins (2019), which "
-        "live on OSF only; where they are not at hand no figure of them is claimed. A "
+        "are on OSF only; without them no figure of them is claimed. A "
         "loss here is near zero, so a per cent of it is a small number of nats."
     )
 
@@ -160,22 +160,24 @@ class Instructions(RealExperiment):
     def measure(self, study: InstructionStudy, cell: Cell) -> list[Measurement]:
         """Score a method on every case, and measure the effect of the instruction.
 
-        Labels that are shuffled are scored by their means: of each case, and of each
-        shuffle.
+        Shuffled labels are scored by two means: of each case, and of each shuffle.
         """
         if not cell.method.endswith(SHUFFLED):
             corrections = _corrections(study, cell.method)
             losses = self.loss(study.losses(corrections), cell)
             return [losses, *_effects(study, corrections, cell.task)]
         method = cell.method.removesuffix(SHUFFLED)
-        by_deal = np.stack(
+        by_shuffle = np.stack(
             [
-                study.losses(study.corrections(method, study.shuffled(deal)))
-                for deal in range(cell.settings["deals"])
+                study.losses(study.corrections(method, study.shuffled(shuffle)))
+                for shuffle in range(cell.settings["deals"])
             ]
         )
-        means = tuple(by_deal.mean(axis=1).tolist())
-        return [self.loss(by_deal.mean(axis=0), cell), Measurement("loss_of_deal", means)]
+        means = tuple(by_shuffle.mean(axis=1).tolist())
+        return [
+            self.loss(by_shuffle.mean(axis=0), cell),
+            Measurement("loss_of_deal", means),
+        ]
 
     def about(self, study: InstructionStudy, cell: Cell) -> dict[str, list[int]]:
         """Number the subjects, and count the trials that score each case."""
@@ -256,8 +258,8 @@ def _gain_line(data: str, method: str, gain: Compared, note: str) -> Line:
 def _not_run() -> list[Line]:
     data = {"task": EVANS_HAWKINS, "method": "matched"}
     paper = printed("instructions", "gain", axis=f"over {BASELINE}", **data)
-    blank = Compared(math.nan, reason=NOT_AT_HAND, **beside(paper))
-    note = f"not run: {NOT_AT_HAND}; the paper's is in per cent"
+    blank = Compared(math.nan, reason=NOT_AVAILABLE, **beside(paper))
+    note = f"not run: {NOT_AVAILABLE}; the paper's is in per cent"
     return [_gain_line(EVANS_HAWKINS, "matched", blank, note)]
 
 
@@ -267,10 +269,10 @@ def _shuffled_lines(data: str, rows: pd.DataFrame) -> list[Line]:
     by_cell = {key: np.stack(list(some)) for key, some in values}
     made = []
     for method in ("matched", "stochastic"):
-        true, deals = (method, "loss"), (method + SHUFFLED, "loss_of_deal")
-        if true not in by_cell or deals not in by_cell:
+        true, shuffled = (method, "loss"), (method + SHUFFLED, "loss_of_deal")
+        if true not in by_cell or shuffled not in by_cell:
             continue
-        gain = by_cell[deals].ravel() - by_cell[true].mean()
+        gain = by_cell[shuffled].ravel() - by_cell[true].mean()
         low, high = np.quantile(gain, [0.025, 0.975])
         made.append(
             Line(
@@ -278,7 +280,7 @@ def _shuffled_lines(data: str, rows: pd.DataFrame) -> list[Line]:
                 {"data": DATA[data], "method": method},
                 raw=Compared(float(gain.mean()), float(low), float(high), digits=4),
                 metric="nats per trial",
-                note=f"{len(gain)} deals",
+                note=f"{len(gain)} shuffles",
             )
         )
     return made

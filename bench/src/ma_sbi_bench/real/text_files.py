@@ -1,4 +1,4 @@
-"""Text tables read with suspicion: whole, with the expected columns, of real numbers."""
+"""Readers of text tables that check them: whole, with the expected columns and numbers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_table(
         keep: Tells which columns are kept; only ``columns`` if None.
 
     Returns:
-        The table, every entry a string as it stands in the file.
+        The table, every entry a string as in the file.
 
     Raises:
         FileNotFoundError: If there is no such file.

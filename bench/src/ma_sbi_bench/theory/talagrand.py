@@ -1,4 +1,4 @@
-r"""The transport route to the bound, and where it does not go.
+r"""The proof of the bound by transport, and where it does not apply.
 
 A law with :math:`-\nabla^2 \log p \succeq I / \tau^2` satisfies Talagrand's T2 inequality
 
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 class Transport(NamedTuple):
-    """How far one law is from another, in the three senses of the route.
+    """How far one law is from another, in the three senses of the proof.
 
     Attributes:
         mean_shift: Squared distance of the means.

@@ -1,4 +1,4 @@
-"""Tests for ma_sbi_bench.theory.transport."""
+"""Tests for ma_sbi_bench.theory.talagrand."""
 
 import numpy as np
 import pytest

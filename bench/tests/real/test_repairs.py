@@ -1,4 +1,4 @@
-"""Tests for ma_sbi_bench.real.covid.reporting."""
+"""Tests for ma_sbi_bench.real.covid.repairs."""
 
 import numpy as np
 import pytest
