@@ -80,7 +80,7 @@ def test_the_interval_of_groups_is_that_of_their_sums():
     widths = [
         (one.high - one.low)
         for held in (once, many)
-        for one in [held.share(held.loss(0.0), held.loss(held.marginal))]
+        for one in [held.gain(held.loss(0.0), held.loss(held.marginal))]
     ]
     assert widths[1] == pytest.approx(widths[0], rel=0.05)
 
@@ -91,7 +91,7 @@ def test_intervals_cover_the_mean_of_repeated_worlds(informative):
     shares = []
     for repeat in range(40):
         held = hold_out(*regimes(80, rng, informative=informative), folds=4, seed=repeat)
-        shares.append(held.share(held.loss(held.marginal), held.loss(held.predicted)))
+        shares.append(held.gain(held.loss(held.marginal), held.loss(held.predicted)))
     mean = np.mean([one.value for one in shares])
     covered = np.mean([one.low <= mean <= one.high for one in shares])
     # Three standard errors of 40 trials of 0.95.
