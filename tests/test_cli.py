@@ -75,7 +75,7 @@ def test_check_speaks_json_alone_on_standard_output(tmp_path):
     file = _observations(tmp_path / "rows.npz")
     told = json.loads(runner.invoke(app, ["check", str(file), "--json"]).stdout)
     assert told["verdict"] == "use"
-    assert told["figures"]["coverage"] == {"run": False, "why_not": "It needs a posterior."}
+    assert told["results"]["coverage"]["skipped"] == "It needs a posterior."
 
 
 def test_check_takes_a_saved_posterior(tmp_path):
@@ -89,7 +89,7 @@ def test_check_takes_a_saved_posterior(tmp_path):
     options = ["--posterior", str(tmp_path / "model"), "--json"]
     result = runner.invoke(app, ["check", str(tmp_path / "rows.npz"), *options])
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["figures"]["training_range"]["after"] == 0.0
+    assert json.loads(result.stdout)["results"]["training_range"]["values"]["after"] == 0.0
 
 
 @pytest.mark.parametrize(("wanted", "code"), [("use", 0), ("use with care", 1)])

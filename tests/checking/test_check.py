@@ -1,54 +1,36 @@
 """Tests for ma_sbi.check: the verdict where the truth is known."""
 
+import io
 import json
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
+from sklearn.compose import ColumnTransformer
 from torch.distributions import Independent, Normal
 
 import ma_sbi
 from ma_sbi import (
     CategoryEncoder,
     CorrectedPosterior,
+    HashEncoder,
     ShiftCorrector,
     fit_ddpm,
-    from_callable,
 )
-from ma_sbi.checking import running
-from ma_sbi.checking.wording import QUESTIONS
+from ma_sbi.checking.inputs import prepare
+from ma_sbi.diagnostics import Skipped, dependence_test, read_context
+from ma_sbi.diagnostics.diagnostic import Diagnostic, Picture
+from ma_sbi.diagnostics.leak_power import leak_power
+from ma_sbi.diagnostics.registry import DIAGNOSTICS
+from ma_sbi.diagnostics.subject import SLOW
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.posteriors import DiffusionPosterior
-
-SHIFTS = torch.tensor([[1.5, 0.0], [0.0, -1.0], [0.5, 0.5]])
-
-
-def law(x):
-    # theta ~ N(0, 1), x = theta + N(0, 0.5^2): the posterior in closed form.
-    return Independent(Normal(0.8 * x, 0.2**0.5), 1)
-
-
-def exact():
-    return from_callable(
-        lambda num, x: law(x).sample((num,)), lambda t, x: law(x).log_prob(t), batched=True
-    )
-
-
-def simulate(theta):
-    return theta + 0.5 * torch.randn_like(theta)
-
-
-class World:
-    """Observations shifted by a regime that has nothing to do with theta."""
-
-    def __init__(self, n=400, shifts=SHIFTS, seed=0):
-        rng = torch.Generator().manual_seed(seed)
-        self.theta = torch.randn(n, 2, generator=rng)
-        self.x_sim = self.theta + 0.5 * torch.randn(n, 2, generator=rng)
-        self.regime = torch.randint(len(shifts), (n,), generator=rng)
-        self.x_obs = self.x_sim + shifts[self.regime]
-        self.other = torch.randint(3, (n,), generator=rng)
-        self.context = [f"regime {one}" for one in self.regime]
+from tests.worlds import SHIFTS, World, exact, simulate
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +58,9 @@ def test_an_informative_context_is_used(full):
 
 def test_everything_is_run_that_the_data_allow(full):
     # A shift is the right family, and a callable knows no training range.
-    assert set(full.figures) == set(QUESTIONS) - {"affine"}
-    skipped = {name for name, one in full.figures.items() if isinstance(one, str)}
-    assert skipped == {"training_range"}
+    assert list(full.results) == list(DIAGNOSTICS)
+    skipped = {name for name, one in full.results.items() if isinstance(one, Skipped)}
+    assert skipped == {"affine", "training_range"}
 
 
 def test_the_correction_is_held_out_and_right(full, world):
@@ -87,22 +69,22 @@ def test_the_correction_is_held_out_and_right(full, world):
 
 
 def test_coverage_is_restored(full):
-    found = full.figures["coverage"]
-    assert found.fine
+    found = full.results["coverage"]
+    assert found.is_enough
     shares = {one.level: one.share for one in found.before.expected}
     assert shares[0.8] < 0.7
 
 
 def test_means_stop_moving_with_the_context(full):
-    found = full.figures["means"]
+    found = full.results["means"]
     assert found.before.p_value < 0.01 < found.after.p_value
 
 
 def test_an_uninformative_context_leaves_the_marginal_part(world):
     found = ma_sbi.check(world.x_obs, world.other, x_sim=world.x_sim, seed=0)
     assert found.verdict == "use the marginal part only", found
-    assert found.recommendation.corrector == "ShiftCorrector"
-    assert "same context" in found.recommendation.reasons[0]
+    assert found.advice.corrector == "ShiftCorrector"
+    assert "same context" in found.advice.reasons[0]
 
 
 def test_an_uninformative_context_and_no_mean_leave_nothing():
@@ -111,7 +93,7 @@ def test_an_uninformative_context_and_no_mean_leave_nothing():
     found = ma_sbi.check(centred, world.other, x_sim=world.x_sim, seed=0)
     assert found.verdict == "do not use", found
     assert "good news" not in found.reasons[0]
-    assert not found.recommendation.method.startswith("ma_sbi")
+    assert found.advice.corrector is None
 
 
 def test_a_noisy_context_asks_for_care(world):
@@ -147,14 +129,14 @@ def test_a_context_that_tells_theta_is_refused(world, kind, known):
     }
     found = ma_sbi.check(world.x_obs, leak, **sides, seed=0)
     assert found.verdict == "do not use", found
-    assert "tells about theta" in found.reasons[0]
+    assert "depends on theta" in found.reasons[0]
 
 
 def test_few_rows_do_not_clear_a_context_of_a_leak():
     world = World(n=60)
     found = ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, seed=0)
     assert found.verdict == "use with care"
-    power = found.figures["leak_power"]
+    power = found.results["leak_power"]
     assert power.power < 0.8
     assert str(power.num_needed) in " ".join(found.reasons)
 
@@ -170,11 +152,9 @@ def test_the_leak_test_finds_at_least_as_much_as_is_promised():
         label = rng.integers(2, size=n)
         x = rng.normal(size=(n, 2))
         x[:, 0] += gap * (2 * label - 1)
-        test = ma_sbi.diagnostics.dependence_test(x, label, num_permutations=199, seed=0)
-        hits += test.p_value <= running.LEAK_SUSPECTED
-    subject = running.Subject(torch.tensor(x), pd.Series(label), None, torch.tensor(x))
-    diagnosis = running.Diagnosis(subject, figures={"exclusion": object()})
-    promised = diagnosis._leak_power().power
+        test = dependence_test(x, label, num_permutations=199, seed=0)
+        hits += test.p_value <= THRESHOLDS.leak_suspected
+    promised = leak_power(read_context(label), n, num_columns=2).power
     assert 0.2 < promised < hits / repeats + 2 * 0.056
 
 
@@ -182,24 +162,27 @@ def test_an_affine_departure_asks_for_an_affine_corrector(world):
     scale = torch.tensor([2.0, 1.0, 0.5])[world.regime][:, None]
     found = ma_sbi.check(scale * world.x_sim, world.context, x_sim=world.x_sim, seed=0)
     assert found.verdict == "use with care", found
-    assert any("Affine()" in reason for reason in found.reasons)
-    assert found.figures["affine"].conditional.low > 0
+    assert any("wrong family" in reason for reason in found.reasons)
+    assert (found.advice.departure, found.advice.inference) == ("Affine", "Point")
+    assert found.results["affine"].conditional.low > 0
 
 
 def test_without_simulations_it_says_what_cannot_be_known(world):
     found = ma_sbi.check(world.x_obs, world.context, posterior=exact(), seed=0)
     assert found.verdict == "use with care"
     assert any("remove a true effect" in reason for reason in found.reasons)
-    assert "x_sim" in found.figures["weak_context"]
+    assert "x_sim" in found.results["weak_context"].reason
+    assert found.advice.corrector == "MatchingCorrector"
 
 
 def test_a_diagnostic_that_fails_loses_no_other(world, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("no\nluck")
 
-    monkeypatch.setattr(running, "mutual_information", fail)
+    failing = replace(DIAGNOSTICS["information"], run=fail)
+    monkeypatch.setitem(DIAGNOSTICS, "information", failing)
     found = ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, seed=0)
-    assert found.figures["information"] == "It could not be run: no luck"
+    assert found.results["information"] == Skipped("It could not be run: no luck")
     assert found.verdict == "use"
 
 
@@ -224,7 +207,7 @@ def test_groups_with_one_context_each_are_compared_by_their_means():
     x_obs = x_sim + SHIFTS[context]
     options = {"x_sim": x_sim, "groups": group, "seed": 0}
     found = ma_sbi.check(x_obs, context, **options)
-    assert found.figures["leak_power"].num_rows == 60
+    assert found.results["leak_power"].num_rows == 60
     assert any("60 groups" in note for note in found.notes)
     assert found.verdict == "use with care", found  # 60 groups are few
 
@@ -237,7 +220,7 @@ def test_a_context_per_group_is_said_to_be_unseen_when_held_out():
     found = ma_sbi.check(x_obs, group, x_sim=x_sim, groups=group, seed=0)
     assert found.verdict == "do not use"
     assert any("one group only" in reason for reason in found.reasons)
-    assert "there are 4 groups" in found.figures["exclusion"]
+    assert "there are 4 groups" in found.results["exclusion"].reason
 
 
 def test_several_columns_of_context(world):
@@ -247,15 +230,16 @@ def test_several_columns_of_context(world):
     assert len([note for note in found.notes if "Context column" in note]) == 2
 
 
-def test_dates_are_counted_and_silent_columns_left_out(world):
+def test_dates_are_counted_and_constant_columns_left_out(world):
     z = torch.arange(200) / 200
     x_sim = world.x_sim[:200]
     x_obs = x_sim + z[:, None] * torch.tensor([2.0, -2.0])
     dates = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=200), "site": "A"})
     found = ma_sbi.check(x_obs, dates.assign(gone=None), x_sim=x_sim, seed=0)
-    assert found.figures["weak_context"].conditional.low > 0
+    assert found.results["weak_context"].conditional.low > 0
     assert found.notes == (
-        "The context is read as numbers: like numbers, like departures.",
+        "Columns that are the same in every row were left out: site, gone.",
+        "The context is read as numbers: near numbers have like departures.",
     )
 
 
@@ -269,17 +253,17 @@ def test_a_number_per_row_that_never_repeats(world):
     x_obs = world.x_sim + z[:, None] * torch.tensor([1.0, -1.0])
     found = ma_sbi.check(x_obs, z, x_sim=world.x_sim, seed=0)
     assert found.verdict == "use", found
-    assert any("like numbers, like departures" in note for note in found.notes)
+    assert any("near numbers have like departures" in note for note in found.notes)
 
 
 def test_a_text_per_row_without_the_extra_is_read_by_its_spelling(world, monkeypatch):
-    monkeypatch.setattr("ma_sbi.checking.encoding.find_spec", lambda name: None)
+    monkeypatch.setattr("ma_sbi.checking.inputs.find_spec", lambda name: None)
     notes = [
         f"day {i}: {'reads far too high' if r == 0 else 'all as it should be'}"
         for i, r in enumerate(world.regime[:100])
     ]
     found = ma_sbi.check(world.x_obs[:100], notes, x_sim=world.x_sim[:100], seed=0)
-    assert found.figures["weak_context"].conditional.low > 0
+    assert found.results["weak_context"].conditional.low > 0
     assert any("ma-sbi[text]" in note for note in found.notes)
 
 
@@ -292,26 +276,80 @@ def test_a_text_per_row_is_read_by_its_meaning(world):
     ]
     found = ma_sbi.check(world.x_obs[:100], notes, x_sim=world.x_sim[:100], seed=0)
     assert any("MiniLM" in note for note in found.notes)
-    assert found.figures["weak_context"].conditional.low > 0
+    assert found.results["weak_context"].conditional.low > 0
 
 
-def test_the_same_seed_gives_the_same_figures_and_leaves_torch_alone(world):
-    before = torch.get_rng_state()
+def generators():
+    state = np.random.get_state()  # noqa: NPY002
+    return torch.get_rng_state().tolist(), state[1].tolist(), state[2]
+
+
+def noisy_simulator(theta):
+    """Draws from both global generators, as simulators of users do."""
+    noise = np.random.normal(size=theta.shape)  # noqa: NPY002
+    return theta + 0.5 * torch.as_tensor(noise) + 0 * torch.randn(1)
+
+
+@pytest.mark.parametrize("seed", [7, None])
+def test_the_global_generators_are_left_alone(world, seed):
+    before = generators()
+    ma_sbi.check(
+        world.x_obs[:100],
+        world.context[:100],
+        x_sim=world.x_sim[:100],
+        theta=world.theta[:100],
+        posterior=exact(),
+        simulator=noisy_simulator,
+        seed=seed,
+    )
+    assert generators() == before
+
+
+def test_a_result_can_be_repeated_by_its_seed(world):
+    options = {
+        "x_sim": world.x_sim[:100],
+        "posterior": exact(),
+        "simulator": noisy_simulator,
+        "groups": np.arange(100) // 2,
+    }
+    first = ma_sbi.check(world.x_obs[:100], world.context[:100], **options)
+    again = ma_sbi.check(world.x_obs[:100], world.context[:100], seed=first.seed, **options)
+    assert again.to_dict() == first.to_dict()
+
+
+LARGE = {
+    "rows": (25_000, lambda i: i % 2, CategoryEncoder(), 20_000),
+    "texts": (1_500, lambda i: f"note {i}", HashEncoder(), 1_000),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_of_many_rows_the_same_are_chosen_by_the_same_seed(kind):
+    n, entry, encoder, most = LARGE[kind]
+    context = [entry(i) for i in range(n)]
+    x_obs = torch.randn(n, 1, generator=torch.Generator().manual_seed(0))
+    subjects = [prepare(x_obs, context, encoder=encoder, seed=seed) for seed in (0, 0, 1)]
+    assert [len(one.x_obs) for one in subjects] == [most] * 3
+    assert torch.equal(subjects[0].x_obs, subjects[1].x_obs)
+    assert not torch.equal(subjects[0].x_obs, subjects[2].x_obs)
+
+
+@pytest.mark.slow
+def test_a_check_of_many_rows_can_be_repeated():
+    world = World(n=25_000)
+    options = {"x_sim": world.x_sim, "seed": 3}
     first, second = (
-        ma_sbi.check(
-            world.x_obs, world.context, x_sim=world.x_sim, posterior=exact(), seed=7
-        ).to_dict()
-        for _ in range(2)
+        ma_sbi.check(world.x_obs, world.context, **options).to_dict() for _ in range(2)
     )
     assert first == second
-    assert torch.equal(torch.get_rng_state(), before)
+    assert first["num_rows"] == 20_000
 
 
 def test_the_dictionary_is_json_without_nan(full, world):
     assert json.loads(json.dumps(full.to_dict(), allow_nan=False))["verdict"] == "use"
     bare = ma_sbi.check(world.x_obs, world.context, seed=0).to_dict()
     json.dumps(bare, allow_nan=False)
-    assert bare["figures"]["weak_context"]["run"] is False
+    assert "x_sim" in bare["results"]["weak_context"]["skipped"]
 
 
 def test_the_density_of_a_diffusion_model_is_too_slow_to_be_asked_for(world, monkeypatch):
@@ -321,14 +359,14 @@ def test_the_density_of_a_diffusion_model_is_too_slow_to_be_asked_for(world, mon
     found = ma_sbi.check(
         world.x_obs, world.context, x_sim=world.x_sim, theta=world.theta, posterior=model
     )
-    assert found.figures["coverage"].before.expected_p_value is None
-    assert len(found.figures["coverage"].before.sbc_ranks) == running.SLOW.coverage
+    assert found.results["coverage"].before.expected_p_value is None
+    assert len(found.results["coverage"].before.sbc_ranks) == SLOW.coverage
 
 
 def test_it_prints_itself(full):
     text = str(full)
     assert text.startswith("Verdict: use\n")
-    assert all(name in text for name in QUESTIONS)
+    assert all(name in text for name in DIAGNOSTICS)
 
 
 X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
@@ -336,7 +374,7 @@ LABELS = ["a", "b"] * 20
 BAD = {
     "far from zero": ((X.double() + 1e9, LABELS), {}, "single precision"),
     "three rows": ((X[:3], LABELS[:3]), {}, "at least 20 rows, got 3"),
-    "constant context": ((X, ["same"] * 40), {}, "says the same in every row"),
+    "constant context": ((X, ["same"] * 40), {}, "the same in every row"),
     "missing context": ((X, [None] * 40), {}, "missing in every row"),
     "short context": ((X, LABELS[:39]), {}, "expected 40, got 39"),
     "nan": ((X.clone().fill_(torch.nan), LABELS), {}, "x_obs must be finite"),
@@ -356,3 +394,62 @@ def test_bad_input_is_refused_in_a_sentence(name):
     arguments, options, match = BAD[name]
     with pytest.raises(ValueError, match=match):
         ma_sbi.check(*arguments, **options)
+
+
+def test_a_check_loads_neither_the_bench_nor_matplotlib():
+    code = (
+        "import sys, ma_sbi; ma_sbi.check\n"
+        "loaded = {name.partition('.')[0] for name in sys.modules}\n"
+        "assert not loaded & {'ma_sbi_bench', 'matplotlib'}, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_corrector_of_the_users_own_is_what_to_use(world):
+    own = ShiftCorrector(CategoryEncoder())
+    found = ma_sbi.check(
+        world.x_obs, world.context, x_sim=world.x_sim, corrector=own, seed=0
+    )
+    assert found.advice.corrector == "ShiftCorrector"
+    assert "was given" in found.advice.reasons[0]
+
+
+def test_the_entries_stay_as_they_are_for_an_encoder_of_the_users_own(world):
+    """Dates and constant columns: the encoder was made for them."""
+    table = pd.DataFrame({"site": "A", "regime": world.context})
+    encoder = ColumnTransformer([("regime", CategoryEncoder(), ["regime"])])
+    found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, encoder=encoder, seed=0)
+    assert found.verdict == "use", found
+    assert "encoder" in found.advice.code
+
+
+def test_a_new_diagnostic_appears_everywhere(world, monkeypatch, tmp_path):
+    def draw(check):
+        from matplotlib.figure import Figure
+
+        return Picture("A new picture", "How to read it.", Figure())
+
+    new = Diagnostic(
+        "new", "Is it new?", lambda subject: len(subject.x_obs), draw=draw, answer=str
+    )
+    monkeypatch.setitem(DIAGNOSTICS, "new", new)
+    found = ma_sbi.check(world.x_obs[:50], world.context[:50], seed=0)
+    assert found.results["new"] == 50
+    assert found.to_dict()["results"]["new"] == {
+        "question": "Is it new?",
+        "answer": "50",
+        "values": 50,
+    }
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(found)
+    found.to_html(tmp_path / "page.html")
+    for shown in (stream.getvalue(), (tmp_path / "page.html").read_text("utf-8")):
+        assert "Is it new?" in shown
+    assert "A new picture" in shown
+
+
+def test_what_a_diagnostic_needs_is_named_if_it_is_not_there(world, monkeypatch):
+    needy = Diagnostic("needy", "Is it there?", len, needs=("simulator",))
+    monkeypatch.setitem(DIAGNOSTICS, "needy", needy)
+    found = ma_sbi.check(world.x_obs[:50], world.context[:50], seed=0)
+    assert "needs a simulator" in found.results["needy"].reason

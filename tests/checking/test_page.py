@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import ma_sbi
-from ma_sbi.checking.plots import draw
+from ma_sbi.checking.rendering import pictures
 
 EVIL = [
     "<script>alert(1)</script><img src=x onerror=alert(2)>",
@@ -81,20 +81,20 @@ def test_the_page_needs_nothing_from_elsewhere(check, tmp_path):
 
 
 def test_every_picture_is_drawn_in_the_ink_of_the_page(check):
-    pictures = draw(check)
-    assert len(pictures) == 4  # gains, departures, before and after, information
-    for picture in pictures:
-        assert picture.svg.startswith("<svg")
-        assert "currentColor" in picture.svg.replace("currentcolor", "currentColor")
-        assert not re.search(r"<svg[^>]* width=", picture.svg)
+    drawn = pictures(check)
+    assert len(drawn) == 4  # information, gains, departures, before and after
+    for picture in drawn:
+        assert "<svg" in picture
+        assert "currentColor" in picture.replace("currentcolor", "currentColor")
+        assert not re.search(r"<svg[^>]* width=", picture)
 
 
 def test_the_terminal_takes_markup_for_text_and_obeys_no_escape(check):
     from dataclasses import replace
 
-    told = replace(check, reasons=tuple(EVIL), notes=tuple(EVIL))
+    changed = replace(check, reasons=tuple(EVIL), notes=tuple(EVIL))
     stream = io.StringIO()
-    Console(file=stream, width=200).print(told)
+    Console(file=stream, width=200).print(changed)
     output = stream.getvalue()
     assert "[bold red]markup[/bold red] [/]" in output
     assert "\x1b" not in output

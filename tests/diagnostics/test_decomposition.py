@@ -37,7 +37,7 @@ def test_shares_of_the_departure_are_those_of_the_closed_form():
         assert share.value == pytest.approx(expected, abs=0.01)
         assert share.low - 0.01 < expected < share.high + 0.01
     assert found.gap is None
-    assert not found.context_matters_not.equivalent
+    assert not found.context_adds_nothing.equivalent
 
 
 def test_shares_of_the_gap_are_the_same_for_an_exact_linear_posterior():
@@ -66,8 +66,8 @@ def test_the_true_theta_gives_the_same_shares_with_more_noise():
 def test_a_context_that_says_nothing_is_shown_not_to_matter():
     context, x_obs, x_sim, _ = world(1000, noise=0.3, informative=False)
     found = three_way(context, x_obs, x_sim, posterior=EXACT, seed=0)
-    assert found.context_matters_not.equivalent
-    assert found.context_matters_not.margin == 0.05
+    assert found.context_adds_nothing.equivalent
+    assert found.context_adds_nothing.margin == 0.05
     assert abs(found.conditional.value) < 0.02
     assert not found.gap.to_oracle.equivalent
     # Mean 0.16 of 0.16 + 0.64 + 0.18.
@@ -88,17 +88,17 @@ def test_copies_of_rows_are_no_more_evidence():
         seed=0,
     )
     widths = [
-        [one.high - one.low for one in (found.context_matters_not, found.gap.total)]
+        [one.high - one.low for one in (found.context_adds_nothing, found.gap.total)]
         for found in (once, many)
     ]
-    assert many.context_matters_not.num_pairs == 60
+    assert many.context_adds_nothing.num_pairs == 60
     # The bootstrap of the gap knows its width to a few percent.
     assert widths[1] == pytest.approx(widths[0], rel=0.15)
 
 
 def test_the_test_of_the_context_has_the_interval_of_its_share():
     context, x_obs, x_sim, _ = world(200, noise=0.5)
-    found = three_way(context, x_obs, x_sim, seed=0).context_matters_not
+    found = three_way(context, x_obs, x_sim, seed=0).context_adds_nothing
     share = weak_context(context, x_obs, x_sim, seed=0).conditional
     # The one by the mean of what the corrector predicts, the other by the mean departure.
     assert (found.low, found.high) == pytest.approx((share.low, share.high), abs=0.01)

@@ -1,24 +1,23 @@
 """Held-out predictions against cross_fit, and intervals against repeated worlds."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from ma_sbi import CategoryEncoder, HashEncoder, NumberEncoder, ShiftCorrector, cross_fit
+from ma_sbi import CategoryEncoder, HashEncoder, ShiftCorrector, cross_fit
 from ma_sbi.correctors import decompose
-from ma_sbi.diagnostics import encoder_for, hold_out
-from tests.correctors.worlds import TEXTS, shifted_world
+from ma_sbi.diagnostics import hold_out
+from tests.correctors.worlds import shifted_world
 
 
 def regimes(n, rng, *, informative=True, dim_x=3, noise=0.5):
     """Four regimes with fixed shifts, in a world of unit simulations."""
     shifts = 0.5 * torch.randn(4, dim_x, generator=torch.Generator().manual_seed(1)) + 0.4
     regime = torch.randint(4, (n,), generator=rng)
-    told = regime if informative else torch.randint(4, (n,), generator=rng)
+    named = regime if informative else torch.randint(4, (n,), generator=rng)
     x_sim = torch.randn(n, dim_x, generator=rng)
     x_obs = x_sim + shifts[regime] + noise * torch.randn(n, dim_x, generator=rng)
-    return [f"regime {one}" for one in told.tolist()], x_obs, x_sim
+    return [f"regime {one}" for one in named.tolist()], x_obs, x_sim
 
 
 def test_predictions_are_those_of_cross_fit():
@@ -80,7 +79,7 @@ def test_the_interval_of_groups_is_that_of_their_sums():
     widths = [
         (one.high - one.low)
         for held in (once, many)
-        for one in [held.share(held.loss(0.0), held.loss(held.marginal))]
+        for one in [held.gain(held.loss(0.0), held.loss(held.marginal))]
     ]
     assert widths[1] == pytest.approx(widths[0], rel=0.05)
 
@@ -91,7 +90,7 @@ def test_intervals_cover_the_mean_of_repeated_worlds(informative):
     shares = []
     for repeat in range(40):
         held = hold_out(*regimes(80, rng, informative=informative), folds=4, seed=repeat)
-        shares.append(held.share(held.loss(held.marginal), held.loss(held.predicted)))
+        shares.append(held.gain(held.loss(held.marginal), held.loss(held.predicted)))
     mean = np.mean([one.value for one in shares])
     covered = np.mean([one.low <= mean <= one.high for one in shares])
     # Three standard errors of 40 trials of 0.95.
@@ -107,34 +106,6 @@ def test_the_number_of_free_shifts_is_found():
     assert 1 <= found.num_shifts < 8
     # 4 columns of unit noise in units of the simulations; standard error of a mean of 400.
     assert found.residual_variance == pytest.approx(4.0, abs=4 * 8**0.5 / 400**0.5)
-
-
-@pytest.mark.parametrize(
-    ("context", "encoder"),
-    [
-        (TEXTS * 5, CategoryEncoder),
-        ([f"note {i}" for i in range(20)], HashEncoder),
-        ([0.1 * i for i in range(20)], NumberEncoder),
-        ([0, 1] * 10, CategoryEncoder),
-        (pd.DataFrame({"a": range(20), "b": range(20)}), NumberEncoder),
-    ],
-    ids=["templates", "free text", "numbers", "labels", "columns"],
-)
-def test_the_encoder_suits_the_context(context, encoder):
-    assert isinstance(encoder_for(context), encoder)
-
-
-@pytest.mark.parametrize(
-    ("context", "message"),
-    [
-        ([None] * 20, "missing in every row"),
-        (pd.DataFrame({"a": range(20), "b": ["text"] * 20}), "ColumnTransformer"),
-    ],
-    ids=["missing", "mixed columns"],
-)
-def test_a_context_that_cannot_be_read_is_refused(context, message):
-    with pytest.raises(ValueError, match=message):
-        encoder_for(context)
 
 
 def test_a_constant_context_adds_nothing():

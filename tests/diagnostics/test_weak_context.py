@@ -25,9 +25,9 @@ def two_regimes(n, rng, *, gap=2.0, mean=0.0, noise=NOISE, reliability=1.0):
     x_sim = (x_sim - x_sim.mean(dim=0)) / x_sim.std(dim=0)
     x_obs = x_sim + mean + noise * torch.randn(n, DIM_X, generator=rng)
     x_obs[:, 0] += gap / 2 * sign
-    heard = torch.rand(n, generator=rng) < reliability
-    told = torch.where(heard, sign, -sign)
-    return ["up" if one > 0 else "down" for one in told], x_obs, x_sim
+    right = torch.rand(n, generator=rng) < reliability
+    named = torch.where(right, sign, -sign)
+    return ["up" if one > 0 else "down" for one in named], x_obs, x_sim
 
 
 def test_shares_are_those_of_the_closed_form():

@@ -1,4 +1,4 @@
-"""What a check found: a verdict, its reasons, and every figure behind them."""
+"""What a check found: a verdict, its reasons, what to use, and every result behind it."""
 
 from __future__ import annotations
 
@@ -12,33 +12,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ma_sbi.checking.verdict import Verdict
-from ma_sbi.diagnostics.recommendation import Recommendation
+from ma_sbi.checking.verdict import Advice, Verdict
+from ma_sbi.diagnostics.diagnostic import Rows, Skipped
+from ma_sbi.diagnostics.registry import DIAGNOSTICS
 
-__all__ = ["Check", "Rows"]
+__all__ = ["Check"]
 
-# Results with an entry per row, which are no summary.
+# Fields with an entry per row, which are no summary.
 PER_ROW = {"sbc_ranks", "row_p_values"}
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows behind the pictures.
-
-    Attributes:
-        context: One entry per row, shape ``(n,)``: a text for each different context.
-        x_obs: Observations, shape ``(n, dim_x)``.
-        x_sim: Simulations at the same inputs, or None.
-        corrected: Observations corrected by what other rows taught, or None; its rows
-            are those of ``corrected_rows``.
-        corrected_rows: Positions of the corrected rows.
-    """
-
-    context: np.ndarray
-    x_obs: np.ndarray
-    x_sim: np.ndarray | None = None
-    corrected: np.ndarray | None = None
-    corrected_rows: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -49,73 +30,107 @@ class Check:
         verdict: ``"use"``, ``"use the marginal part only"``, ``"use with care"`` or
             ``"do not use"``.
         reasons: Why, in sentences, the decisive one first.
-        figures: The result of each diagnostic, or a sentence why it could not be run.
-        recommendation: Which method fits, or a sentence why that cannot be said.
+        advice: Which corrector to use, with code.
+        results: The result of each diagnostic by name, or
+            :class:`~ma_sbi.diagnostics.Skipped` with the reason.
         notes: What was assumed or limited, in sentences.
         num_rows: Rows that were checked.
         num_contexts: Different contexts among them.
         dim_x: Columns of x.
+        seed: Seed that gives this result again.
         rows: The rows behind the pictures.
     """
 
     verdict: Verdict
     reasons: tuple[str, ...]
-    figures: Mapping[str, Any]
-    recommendation: Recommendation | str
+    advice: Advice
+    results: Mapping[str, Any]
     notes: tuple[str, ...]
     num_rows: int
     num_contexts: int
     dim_x: int
+    seed: int
     rows: Rows = field(repr=False, compare=False)
+
+    def found(self, name: str) -> Any:
+        """Return the result of a diagnostic; None if it was skipped."""
+        result = self.results.get(name)
+        return None if isinstance(result, Skipped) else result
+
+    def answers(self) -> dict[str, str]:
+        """Return each question with its answer in words; without those skipped."""
+        return {
+            DIAGNOSTICS[name].question: DIAGNOSTICS[name].answer(result)
+            for name, result in self.results.items()
+            if not isinstance(result, Skipped)
+        }
+
+    def skipped(self) -> dict[str, str]:
+        """Return each question that was skipped, with the reason."""
+        return {
+            DIAGNOSTICS[name].question: result.reason
+            for name, result in self.results.items()
+            if isinstance(result, Skipped)
+        }
 
     def __str__(self) -> str:
         lines = [f"Verdict: {self.verdict}", *(f"- {reason}" for reason in self.reasons)]
         lines.append("")
-        for name, figure in self.figures.items():
-            first, *rest = str(figure).splitlines() or [""]
+        for name, result in self.results.items():
+            first, *rest = str(result).splitlines() or [""]
             lines.append(f"{name}: {first}")
             lines += [f"  {line}" for line in rest]
-        lines += ["", str(self.recommendation)]
+        lines += ["", str(self.advice)]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
     def __rich__(self) -> Any:
-        from ma_sbi.checking.terminal import render
+        from ma_sbi.checking.rendering import to_terminal
 
-        return render(self)
+        return to_terminal(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers and texts for JSON; what is not a number is None."""
+        """Return plain numbers and texts for JSON; what is not a number is None.
+
+        ``results`` has for each diagnostic its ``question`` and either ``skipped``, the
+        reason, or ``answer`` in words and ``values``, the fields of the result.
+        """
         return {
             "verdict": self.verdict,
             "reasons": list(self.reasons),
+            "advice": _plain(self.advice),
             "num_rows": self.num_rows,
             "num_contexts": self.num_contexts,
             "dim_x": self.dim_x,
-            "figures": {name: _figure(one) for name, one in self.figures.items()},
-            "recommendation": _plain(self.recommendation),
+            "seed": self.seed,
+            "results": {name: _entry(name, one) for name, one in self.results.items()},
             "notes": list(self.notes),
         }
 
     def to_html(self, path: str | Path) -> None:
-        """Write a page with plots that needs nothing else, not even a network.
+        """Write a page with pictures that needs no network and no other file.
 
         Args:
             path: The file.
         """
-        from ma_sbi.checking.page import write_page
+        from ma_sbi.checking.rendering import to_page
 
-        write_page(self, Path(path))
+        Path(path).write_text(to_page(self), encoding="utf-8")
 
 
-def _figure(result: Any) -> dict[str, Any]:
-    if isinstance(result, str):
-        return {"run": False, "why_not": result}
-    return {"run": True, "says": str(result), **_plain(result)}
+def _entry(name: str, result: Any) -> dict[str, Any]:
+    diagnostic = DIAGNOSTICS[name]
+    if isinstance(result, Skipped):
+        return {"question": diagnostic.question, "skipped": result.reason}
+    return {
+        "question": diagnostic.question,
+        "answer": diagnostic.answer(result),
+        "values": _plain(result),
+    }
 
 
 def _plain(value: Any) -> Any:
-    """Turn a result into what JSON knows."""
+    """Turn a result into what JSON can hold."""
     if isinstance(value, Tensor):
         return _plain(value.detach().cpu().tolist())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

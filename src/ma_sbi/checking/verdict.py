@@ -1,217 +1,199 @@
-"""The verdict: one small rule from what was found to what to do.
+"""The verdict: one small rule from the facts to what to do and with which corrector.
 
-The rule reads :class:`Facts` and nothing else. It is printed as a table in
-``docs/how_to/check.md``; the two must say the same.
+The rule depends on :class:`~ma_sbi.checking.facts.Facts` alone. It is printed as a table in
+``docs/how_to/check.md``; the two must agree.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from ma_sbi.diagnostics.held_out import Estimate
+from ma_sbi.checking.facts import Facts
 
-__all__ = ["Decision", "Facts", "Leak", "VERDICTS", "Verdict", "decide"]
-
-# Beyond this share a point leaves most of the departure.
-MOSTLY_WITHIN = 0.5
+__all__ = ["VERDICTS", "Advice", "Decision", "Verdict", "decide"]
 
 Verdict = Literal["use", "use the marginal part only", "use with care", "do not use"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-Leak = Literal["found", "suspected", "none", "weak test", "untested"]
-"""What is known of theta in the context. ``"weak test"``: nothing was found, but there were
-too few rows to find a leak of the size that matters."""
-
-
-class Decision(NamedTuple):
-    """A verdict with its reasons, the decisive one first."""
-
-    verdict: Verdict
-    reasons: tuple[str, ...]
+# Where the names of the code come from.
+MODULES = {
+    "ma_sbi": {
+        "BootstrapCorrector",
+        "CategoryEncoder",
+        "ComposedCorrector",
+        "CorrectedPosterior",
+        "HashEncoder",
+        "MatchingCorrector",
+        "NumberEncoder",
+        "SentenceEncoder",
+        "ShiftCorrector",
+    },
+    "ma_sbi.correctors": {"Affine", "Point", "Ridge"},
+    "ma_sbi.diagnostics": {"encoder_for"},
+}
+RESULTS = 'The page "Results" of the documentation compares them.'
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the diagnostics found, as far as the verdict depends on it.
-
-    Everything is optional: None is what could not be found out.
+class Advice:
+    """Which corrector to use, and how.
 
     Attributes:
-        leak: What is known of theta in the context.
-        leak_detail: The same in a sentence, with its figures.
-        departure: Whether observations differ from simulations at all.
-        marginal: Held-out gain of the constant part, as a share of the departure.
-        conditional: What the context adds to it.
-        total: Gain of both.
-        why_no_gain: Why there are no gains, in a sentence.
-        affine: Whether the departure depends on x, so that a shift is the wrong family.
-        informative: Whether the information is above its null and the break-even.
-        num_triples: Paired rows.
-        num_needed: Triples for 90 % of what the context can give; None if unknown.
-        within: Share of the departure's variance that the context cannot explain.
-        usual_after: Whether corrected observations look like simulations.
-        covered: Whether the corrected posterior's regions hold the truth as they say.
-        explained: Whether the corrected posterior predicts what it is shown.
-        inside_range: Whether corrected observations lie where the posterior was trained.
-        means_move: Whether means of the (corrected) posterior still move with the context.
-        observations_move: Whether the observations depend on the context.
-        unseen: Whether each context occurs in one group only, so that a group that is held
-            out has a context that the others never showed.
+        corrector: A class of ``ma_sbi.correctors``, or of the user; None for no correction.
+        departure: ``"Shift"`` or ``"Affine"``; None without a correction, or if the
+            corrector is the user's own.
+        inference: ``"Point"`` or ``"Mixture"``; likewise.
+        code: Lines of Python that do it, given ``posterior``, ``context``, ``x_obs``,
+            ``x_sim`` (or ``x_pool``), and ``encoder`` or ``corrector`` if they are yours.
+        reasons: Why, in sentences.
     """
 
-    leak: Leak = "untested"
-    leak_detail: str = ""
-    departure: bool | None = None
-    marginal: Estimate | None = None
-    conditional: Estimate | None = None
-    total: Estimate | None = None
-    why_no_gain: str = ""
-    affine: bool | None = None
-    informative: bool | None = None
-    num_triples: int = 0
-    num_needed: int | None = None
-    within: float | None = None
-    usual_after: bool | None = None
-    covered: bool | None = None
-    explained: bool | None = None
-    inside_range: bool | None = None
-    means_move: bool | None = None
-    observations_move: bool | None = None
-    unseen: bool = False
+    corrector: str | None
+    departure: Literal["Shift", "Affine"] | None
+    inference: Literal["Point", "Mixture"] | None
+    code: str
+    reasons: tuple[str, ...] = ()
 
-    @property
-    def mean_helps(self) -> bool:
-        """Whether the constant part alone is shown to help."""
-        return self.marginal is not None and self.marginal.low > 0
+    def __str__(self) -> str:
+        lines = [f"What to use: {self.corrector or 'the posterior as it is'}"]
+        lines += [f"- {reason}" for reason in self.reasons]
+        lines += [f"    {line}" for line in self.code.splitlines()]
+        return "\n".join(lines)
+
+
+class Decision(NamedTuple):
+    """A verdict with its reasons, the decisive one first, and what to use."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    advice: Advice
 
 
 def decide(facts: Facts) -> Decision:
     """Apply the rule; the first line that holds decides.
 
     Example:
-        >>> decide(Facts(leak="found", leak_detail="It tells theta.")).verdict
-        'do not use'
+        >>> decision = decide(Facts(leak="found", leak_detail="It depends on theta."))
+        >>> decision.verdict, decision.advice.corrector
+        ('do not use', None)
     """
+    verdict, reasons = _verdict(facts)
+    return Decision(verdict, tuple(reasons), _advice(facts, verdict))
+
+
+def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.leak == "found":
-        return Decision("do not use", _refuse_leak(facts))
+        return "do not use", _refuse_leak(facts)
     if facts.total is None or facts.conditional is None:
         return _without_gain(facts)
     if facts.departure is False:
-        return Decision(
-            "do not use",
-            (
-                "No departure was found: the observations cannot be told from simulations "
-                "at the same inputs, and no correction helps. That is good news: use the "
-                "posterior as it is.",
-            ),
-        )
+        return "do not use", [
+            "No departure was found: observations and simulations at the same inputs do "
+            "not differ, and no correction helps. That is good news: use the posterior as "
+            "it is."
+        ]
     if facts.mean_helps and not facts.conditional.low > 0:
-        return Decision("use the marginal part only", _marginal_only(facts))
+        return "use the marginal part only", _marginal_only(facts)
     if facts.total.high < 0:
         reason = (
-            f"On rows held out the correction does harm: it takes away {facts.total} of "
-            "the departure."
+            "On rows held out the correction does harm: it removes "
+            f"{facts.total} of the departure."
         )
-        return Decision("do not use", (reason, *_unseen(facts)))
+        return "do not use", [reason, *_unseen(facts)]
     if not facts.total.low > 0:
-        return Decision("do not use", _not_shown(facts))
+        return "do not use", _not_shown(facts)
     kind = "an affine correction" if facts.affine else "the correction"
     gain = (
-        f"On rows held out {kind} takes away {facts.total} of the departure, of which the "
+        f"On rows held out {kind} removes {facts.total} of the departure, of which the "
         f"context adds {facts.conditional}."
     )
     doubts = _doubts(facts)
     if doubts:
-        return Decision("use with care", (gain, *doubts))
-    return Decision("use", (gain, *_merits(facts)))
+        return "use with care", [gain, *doubts]
+    return "use", [gain, *_merits(facts)]
 
 
 def _merits(facts: Facts) -> list[str]:
-    """List what speaks for a plain yes."""
+    """List the reasons for a plain yes."""
     merits = [facts.leak_detail]
     if facts.usual_after:
-        merits.append("After the correction little or nothing tells them from simulations.")
+        merits.append("After the correction little or nothing of the departure is left.")
     if facts.covered:
-        merits.append("The corrected posterior's regions hold the truth as they say.")
+        merits.append(
+            "Regions of the corrected posterior contain the truth as often as they should."
+        )
     return merits
 
 
-def _refuse_leak(facts: Facts) -> tuple[str, ...]:
+def _refuse_leak(facts: Facts) -> list[str]:
     reasons = [
         facts.leak_detail,
-        "To correct by a context that tells theta is to remove a true effect.",
+        "Correcting by a context that depends on theta removes a true effect.",
     ]
     if facts.mean_helps:
         reasons.append(
-            f"The mean departure, which does not read the context, takes away "
+            "The mean departure, which does not use the context, removes "
             f"{facts.marginal}: that part may be used."
         )
-    return tuple(reasons)
+    return reasons
 
 
-def _marginal_only(facts: Facts) -> tuple[str, ...]:
+def _marginal_only(facts: Facts) -> list[str]:
     reasons = [
-        f"The mean departure takes away {facts.marginal} of the departure on rows held "
-        f"out; the context adds {facts.conditional}, which is not above zero."
+        f"The mean departure removes {facts.marginal} of the departure on rows held out; "
+        f"the context adds {facts.conditional}, which is not above zero."
     ]
     if facts.leak == "suspected":
         reasons.append(facts.leak_detail)
-    if (
-        _lacks_triples(facts)
-        and facts.conditional is not None
-        and facts.conditional.value > 0
-    ):
+    maybe = facts.conditional is not None and facts.conditional.value > 0
+    if facts.lacks_triples and maybe:
         reasons.append(_too_few(facts))
-    return (*reasons, *_doubts_about_x(facts))
+    return reasons + _doubts_about_x(facts)
 
 
-def _not_shown(facts: Facts) -> tuple[str, ...]:
+def _not_shown(facts: Facts) -> list[str]:
     reasons = [
-        f"No correction is shown to help: on rows held out it takes away {facts.total} of "
-        "the departure."
+        "No correction is shown to help: on rows held out it removes "
+        f"{facts.total} of the departure."
     ]
-    if _lacks_triples(facts):
+    if facts.lacks_triples:
         reasons.append(_too_few(facts))
-    return (*reasons, *_unseen(facts))
+    return reasons + _unseen(facts)
 
 
 def _unseen(facts: Facts) -> list[str]:
     if not facts.unseen:
         return []
     return [
-        "Each context occurs in one group only: whole groups are held out, and what the "
-        "others say of a context that they never had is a guess. Leave the groups out, or "
+        "Each context occurs in one group only. Whole groups are held out, so the other "
+        "groups have never had the context of the one held out. Leave the groups out, or "
         "observe contexts in several groups."
     ]
 
 
-def _without_gain(facts: Facts) -> Decision:
-    """Decide where no pairs tell what a correction gains."""
+def _without_gain(facts: Facts) -> tuple[Verdict, list[str]]:
+    """Decide where there are no pairs to measure the gain of a correction."""
     if facts.observations_move is False:
-        return Decision(
-            "do not use",
-            (
-                "The observations do not vary with the context, so there is nothing that "
-                "it could correct. Whether they all depart by the same amount cannot be "
-                "told without paired simulations (x_sim).",
-            ),
-        )
+        return "do not use", [
+            "The observations do not vary with the context, so there is nothing that it "
+            "could correct. Whether they all depart by the same amount cannot be known "
+            "without paired simulations (x_sim)."
+        ]
     reasons = [f"What a correction gains could not be tested. {facts.why_no_gain}".strip()]
     if facts.means_move:
         reasons.append(
             "The posterior's means move with the context. That may be a departure, or "
             "theta itself may change with the context, as when instructions move a "
             "decision boundary; matching distributions across contexts would then remove "
-            "a true effect. The data cannot tell the two apart; you must know."
+            "a true effect. The data cannot distinguish the two; you must know."
         )
-    return Decision(
-        "use with care", (*reasons, *_leak_doubts(facts), *_doubts_about_x(facts))
-    )
+    return "use with care", reasons + _leak_doubts(facts) + _doubts_about_x(facts)
 
 
 def _doubts(facts: Facts) -> list[str]:
-    """List what stands between a correction that helps and a plain yes."""
+    """List what keeps a correction that helps from a plain yes."""
     doubts = _leak_doubts(facts)
     if facts.conditional is not None and not facts.conditional.low > 0:
         doubts.append(
@@ -219,22 +201,18 @@ def _doubts(facts: Facts) -> list[str]:
             "together."
         )
     if facts.affine:
-        doubts.append(
-            "The departure depends on x: use an affine corrector, "
-            "ComposedCorrector(encoder, Affine(), Ridge(), Point()), not a shift."
-        )
+        doubts.append("The departure depends on x: a shift is the wrong family.")
     if facts.informative is False:
         doubts.append(
             "The context's information on the departure is not above its null, or not "
             "above what estimating the shifts costs."
         )
-    if _lacks_triples(facts):
+    if facts.lacks_triples:
         doubts.append(_too_few(facts))
-    if facts.within is not None and facts.within > MOSTLY_WITHIN:
+    if facts.mostly_within:
         doubts.append(
             f"{facts.within:.0%} of the departure's variance lies within contexts, where a "
-            "point corrector is too sure: use one that weighs several departures "
-            "(BootstrapCorrector, or Mixture() or Evidence() in place of Point())."
+            "single shift per context makes the posterior too sure."
         )
     return doubts + _doubts_about_x(facts)
 
@@ -258,11 +236,11 @@ def _doubts_about_x(facts: Facts) -> list[str]:
         )
     if facts.covered is False:
         doubts.append(
-            "The corrected posterior is too sure: its regions hold the true theta less "
-            "often than they say."
+            "The corrected posterior is too sure: its regions contain the true theta less "
+            "often than they should."
         )
     if facts.explained is False:
-        doubts.append("The corrected posterior does not predict what it is shown.")
+        doubts.append("The corrected posterior does not predict the observations.")
     if facts.means_move and facts.total is not None:
         doubts.append(
             "After the correction the posterior's means still move with the context: the "
@@ -271,12 +249,114 @@ def _doubts_about_x(facts: Facts) -> list[str]:
     return doubts
 
 
-def _lacks_triples(facts: Facts) -> bool:
-    return facts.num_needed is not None and facts.num_triples < facts.num_needed
-
-
 def _too_few(facts: Facts) -> str:
     return (
         f"There are {facts.num_triples} triples; about {facts.num_needed} would give 90 % "
         "of what the context can."
     )
+
+
+# Which corrector: from the same facts, once the verdict is known.
+
+
+def _advice(facts: Facts, verdict: Verdict) -> Advice:
+    if verdict == "do not use":
+        reasons = []
+        if facts.departure is not False:
+            reasons.append(
+                "Methods that allow for a wrong simulator without a context, such as NNPE "
+                f"and RNPE, are in the package ma-sbi-bench. {RESULTS}"
+            )
+        return Advice(
+            None, None, None, "draws = posterior.sample(1000, x_obs)", tuple(reasons)
+        )
+    if verdict == "use the marginal part only":
+        return _common_part(facts)
+    if facts.own_corrector is not None:
+        name = facts.own_corrector.partition("(")[0]
+        reason = "The results are those of the corrector that was given."
+        code = (
+            "draws = CorrectedPosterior(posterior, corrector).sample(1000, x_obs, context)"
+        )
+        imported = "from ma_sbi import CorrectedPosterior\n\n"
+        return Advice(name, None, None, imported + code, (reason,))
+    if facts.total is None:
+        return _matching(facts)
+    reasons = []
+    if facts.theta_known:
+        reasons.append(
+            "True parameters are known for these rows. Methods that learn from them, such "
+            f"as RoPE, are in the package ma-sbi-bench. {RESULTS}"
+        )
+    if facts.affine:
+        reasons.insert(0, "The departure depends on x, which a shift cannot follow.")
+        expression = f"ComposedCorrector({facts.encoder}, Affine(), Ridge(), Point())"
+        return _fit(expression, "Affine", "Point", reasons)
+    if facts.mostly_within:
+        width = "" if facts.contexts_repeat else ", width='auto'"
+        reasons.insert(
+            0,
+            "Departures vary within contexts: average over those that were seen under "
+            f"{'the same' if facts.contexts_repeat else 'a similar'} context.",
+        )
+        expression = f"BootstrapCorrector({facts.encoder}{width})"
+        return _fit(expression, "Shift", "Mixture", reasons)
+    return _fit(f"ShiftCorrector({facts.encoder})", "Shift", "Point", reasons)
+
+
+def _common_part(facts: Facts) -> Advice:
+    """Correct all rows alike, by giving them the same context."""
+    reasons = [
+        "Every row is given the same context: only the common part is shown to help.",
+        "Departures that differ by more than x varies show in x itself. Weighting them by "
+        "the evidence, ComposedCorrector(encoder, Shift(), ResidualPools(), "
+        "Evidence(log_density)), needs no context, but the density of the simulations.",
+    ]
+    arguments = '["same"] * len(x_obs), x_obs, x_sim'
+    if facts.affine:
+        expression = "ComposedCorrector(CategoryEncoder(), Affine(), Ridge(), Point())"
+        return _fit(expression, "Affine", "Point", reasons, arguments, '"same"')
+    expression = "ShiftCorrector(CategoryEncoder())"
+    return _fit(expression, "Shift", "Point", reasons, arguments, '"same"')
+
+
+def _matching(facts: Facts) -> Advice:
+    """Match pools: there are no simulations at the inputs of the observations."""
+    reasons = [
+        "Without simulations at the inputs of each observation, distributions can be "
+        "matched. That assumes that theta has the same distribution in every context, "
+        "which the data cannot show: where it is wrong, a true effect is removed."
+    ]
+    if not facts.contexts_repeat:
+        reasons.append(
+            "Matching needs many observations of each context: group the contexts into "
+            "regimes first."
+        )
+    expression = f"MatchingCorrector({facts.encoder})"
+    arguments = "context, x_obs, simulations=x_pool"
+    return _fit(expression, "Shift", "Point", reasons, arguments)
+
+
+def _fit(
+    expression: str,
+    departure: Literal["Shift", "Affine"],
+    inference: Literal["Point", "Mixture"],
+    reasons: list[str],
+    arguments: str = "context, x_obs, x_sim",
+    context: str = "context",
+) -> Advice:
+    """Write the code that fits a corrector and samples the corrected posterior."""
+    names = {"CorrectedPosterior", *re.findall(r"\w+(?=\()", expression)}
+    imports = []
+    for module, of_module in MODULES.items():
+        used = sorted(names & of_module)
+        if used:
+            imports.append(f"from {module} import {', '.join(used)}")
+    code = [
+        *imports,
+        "",
+        f"corrector = {expression}.fit({arguments})",
+        f"draws = CorrectedPosterior(posterior, corrector).sample(1000, x_obs, {context})",
+    ]
+    name = expression.partition("(")[0]
+    return Advice(name, departure, inference, "\n".join(code), tuple(reasons))

@@ -1,12 +1,14 @@
-"""Whether to trust it: what the context tells, what it must not tell."""
+"""Diagnostics: what the context explains, what it must not depend on, what to trust."""
 
+from ma_sbi.diagnostics.columns import departures
 from ma_sbi.diagnostics.coverage import Coverage, CoveredShare, coverage
 from ma_sbi.diagnostics.decomposition import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.departure_family import DepartureFamily, departure_family
 from ma_sbi.diagnostics.dependence import Dependence, dependence_test
+from ma_sbi.diagnostics.diagnostic import Diagnostic, Skipped
 from ma_sbi.diagnostics.estimators import ksg, ross
 from ma_sbi.diagnostics.exclusion import Exclusion, exclusion_test, held_out_r2
-from ma_sbi.diagnostics.held_out import Estimate, HeldOut, encoder_for, hold_out
+from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.diagnostics.information import Information, mutual_information
 from ma_sbi.diagnostics.out_of_distribution import (
     Likeness,
@@ -14,25 +16,29 @@ from ma_sbi.diagnostics.out_of_distribution import (
     out_of_distribution,
 )
 from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_check
-from ma_sbi.diagnostics.reading import departures
-from ma_sbi.diagnostics.recommendation import Recommendation, recommend
+from ma_sbi.diagnostics.reading import ContextReading, encoder_for, read_context
+from ma_sbi.diagnostics.thresholds import THRESHOLDS, Thresholds
 from ma_sbi.diagnostics.weak_context import WeakContext, weak_context
 
 __all__ = [
+    "THRESHOLDS",
+    "ContextReading",
     "Coverage",
     "CoveredShare",
     "DepartureFamily",
     "Dependence",
-    "Estimate",
+    "Diagnostic",
     "Exclusion",
+    "Gain",
     "GapByPart",
     "HeldOut",
     "Information",
     "Likeness",
     "OutOfDistribution",
     "PredictiveCheck",
-    "Recommendation",
+    "Skipped",
     "ThreeWay",
+    "Thresholds",
     "WeakContext",
     "coverage",
     "departure_family",
@@ -46,7 +52,7 @@ __all__ = [
     "mutual_information",
     "out_of_distribution",
     "predictive_check",
-    "recommend",
+    "read_context",
     "ross",
     "three_way",
     "weak_context",

@@ -3,7 +3,7 @@ r"""Whether a posterior covers the true parameters as often as it says.
 Three tests on the same draws, all of ranks that are uniform for a calibrated posterior:
 simulation-based calibration (Talts et al. 2018) one parameter at a time, TARP (Lemos et
 al. 2023) by distances from random points, expected coverage (Deistler et al. 2022) by
-density. sbi has them, too. Here all rows are sampled in one call, and the p-values are
+density. sbi has them as well. Here all rows are sampled in one call, and the p-values are
 exact: sbi 0.27 compares integer ranks with a continuous law, which rejects calibrated
 posteriors once there are many more rows than draws, and its ``check_tarp`` takes points of
 the coverage curve for a sample, which rejects almost nothing.
@@ -12,29 +12,37 @@ the coverage curve for a sample, which rejects almost nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
 
+from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.metrics.coverage import acauc
 from ma_sbi.metrics.draws import with_truth
 from ma_sbi.protocols import Context, has_density
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix
 
-__all__ = ["Coverage", "CoveredShare", "coverage"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = ["DIAGNOSTIC", "Coverage", "CoverageOfCorrection", "CoveredShare", "coverage"]
 
 FEWEST_PAIRS = 20
+# Levels of the regions in a check.
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 class CoveredShare(NamedTuple):
     """How often regions of one level cover the truth.
 
     Attributes:
-        level: What the region promises.
-        share: Share of rows in which it holds the truth.
+        level: Probability of the region.
+        share: Share of rows in which it contains the truth.
         low: Lower end of the 95 % interval (Clopper-Pearson).
         high: Upper end.
     """
@@ -166,7 +174,7 @@ def coverage(
         expected_p_value = None
         covered = [(2 * position - 1).abs() <= level for level in levels]
     else:
-        # The region of level a holds the truth if less than a of the draws are denser.
+        # The region of level a contains the truth if less than a of the draws are denser.
         of_draws, of_truth = (
             -posterior.log_prob(one, *given) for one in (draws, truth[None])
         )
@@ -245,3 +253,97 @@ def _share(level: float, inside: Tensor) -> CoveredShare:
     n = len(inside)
     test = stats.binomtest(round(share * n), n).proportion_ci(0.95)
     return CoveredShare(level, share, float(test.low), float(test.high))
+
+
+@dataclass(frozen=True)
+class CoverageOfCorrection:
+    """Coverage of a posterior at the observations, corrected, and at the simulations.
+
+    Attributes:
+        before: At the observations as they are.
+        after: At the corrected observations; None without a correction.
+        simulated: At the paired simulations: the posterior's own; None without them.
+    """
+
+    before: Coverage
+    after: Coverage | None
+    simulated: Coverage | None
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether regions, after the correction if there is one, cover nearly enough."""
+        last = self.before if self.after is None else self.after
+        slack = THRESHOLDS.coverage_slack
+        return all(one.high >= one.level - slack for one in last.expected)
+
+    def __str__(self) -> str:
+        each = {"before": self.before, "after": self.after, "at x_sim": self.simulated}
+        shares = [
+            f"{name} {one.share:.0%}"
+            for name, found in each.items()
+            if found is not None
+            for one in found.expected
+            if one.level == 0.8
+        ]
+        return "80 % regions contain the truth: " + ", ".join(shares)
+
+
+def _run(subject: Subject) -> CoverageOfCorrection:
+    rows, corrected = subject.some(subject.budget.coverage, "coverage")
+
+    def at(x: Tensor) -> Coverage:
+        return coverage(
+            subject.quick_posterior,
+            rows.theta,
+            x.float(),
+            num_samples=subject.budget.draws,
+            levels=LEVELS,
+            with_density=not subject.expensive_density,
+            seed=derive(rows.seed, "coverage"),
+        )
+
+    return CoverageOfCorrection(
+        at(rows.x_obs),
+        None if corrected is None else at(corrected),
+        None if rows.x_sim is None else at(rows.x_sim),
+    )
+
+
+def _draw(check: Findings) -> Picture | None:
+    """Draw how often regions contain the truth, against their level."""
+    from ma_sbi.display.drawing import AFTER, BEFORE, INK, NEUTRAL, side_by_side
+
+    found = check.found("coverage")
+    if found is None:
+        return None
+    figure, (ax,) = side_by_side(3.8)
+    ax.plot([0, 1], [0, 1], color=INK, lw=0.6, ls=":")
+    curves = {
+        "at x_sim": (found.simulated, NEUTRAL),
+        "before correction": (found.before, BEFORE),
+        "after correction": (found.after, AFTER),
+    }
+    for label, (one, colour) in curves.items():
+        if one is None:
+            continue
+        level, share, low, high = np.array(one.expected).T
+        ax.plot(level, share, "o-", color=colour, label=label, ms=3)
+        ax.fill_between(level, low, high, color=colour, alpha=0.15, lw=0)
+    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="level of a region")
+    ax.set_ylabel("contains the truth")
+    ax.set_aspect("equal")
+    ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+    return Picture(
+        "Coverage of the true theta",
+        "Below the diagonal the posterior is too sure. Bands are 95 % intervals.",
+        figure,
+    )
+
+
+DIAGNOSTIC = Diagnostic(
+    "coverage",
+    "Does the posterior cover the truth?",
+    _run,
+    needs=("posterior", "theta"),
+    draw=_draw,
+)

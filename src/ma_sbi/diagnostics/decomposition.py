@@ -1,35 +1,39 @@
-"""The three-way decomposition reported: what the mean shift does, what the context adds."""
+"""What the mean shift removes and what the context adds: the three-way decomposition."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from scipy import stats
 from torch import Tensor
 
 from ma_sbi.correctors.composed import FittableCorrector
-from ma_sbi.diagnostics.held_out import Estimate, hold_out
+from ma_sbi.diagnostics.diagnostic import Diagnostic
+from ma_sbi.diagnostics.held_out import Gain, hold_out
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
 from ma_sbi.protocols import AmortizedPosterior, Context
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix, check_positive
 
-__all__ = ["GapByPart", "ThreeWay", "three_way"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = ["DIAGNOSTIC", "GapByPart", "ThreeWay", "three_way"]
 
 
 @dataclass(frozen=True)
 class GapByPart:
-    """The gap from NPE to oracle that each part closes, and whether all of it is closed.
+    """The gap from the posterior to the oracle that each part closes.
 
     Attributes:
         marginal: By the mean shift alone.
         conditional: By what the context adds to it, alone.
         total: By both.
-        to_oracle: Whether ``total`` is as good as the oracle, in shares of the gap; None
-            where there is no gap.
+        to_oracle: Test of whether ``total`` and the oracle are equivalent; None where
+            there is no gap.
     """
 
     marginal: GapClosed
@@ -40,7 +44,7 @@ class GapByPart:
 
 @dataclass(frozen=True)
 class ThreeWay:
-    """Shares of the departure that each part of a corrector takes away.
+    """Shares of the departure that each part of a corrector removes.
 
     Held out, in units of the simulations' standard deviation. The parts add up to the
     total where the mean is free of error; for posteriors they need not (``gap``).
@@ -49,15 +53,15 @@ class ThreeWay:
         marginal: By the mean shift alone.
         conditional: By what the context adds to it, alone.
         total: By both.
-        context_matters_not: Whether total and marginal are the same, in shares.
+        context_adds_nothing: Test of whether total and marginal are equivalent.
         gap: The same for a posterior; None without one.
         margin: Share below which a difference counts as none.
     """
 
-    marginal: Estimate
-    conditional: Estimate
-    total: Estimate
-    context_matters_not: Equivalence
+    marginal: Gain
+    conditional: Gain
+    total: Gain
+    context_adds_nothing: Equivalence
     gap: GapByPart | None
     margin: float
 
@@ -67,7 +71,7 @@ class ThreeWay:
         for part in parts:
             closed = "" if self.gap is None else str(getattr(self.gap, part))
             lines.append(f"{part:<12} {getattr(self, part)!s:<22} {closed}".rstrip())
-        lines.append(f"with and without context: {self.context_matters_not}")
+        lines.append(f"with and without context: {self.context_adds_nothing}")
         if self.gap is not None and self.gap.to_oracle is not None:
             lines.append(f"with context and oracle: {self.gap.to_oracle}")
         return "\n".join(lines)
@@ -92,11 +96,10 @@ def three_way(
 
     .. math:: \hat\delta(z) = E_z[\hat\delta(z)] + (\hat\delta(z) - E_z[\hat\delta(z)])
 
-    Each row is corrected by what was learned from others. With a posterior, the gap runs
-    from the posterior at x_obs to the oracle, the posterior at x_sim. Its measure is the
-    squared error of the posterior mean: of the true theta if given, else of the oracle's
-    mean, in units of the oracle's standard deviation, which no true parameter is needed
-    for.
+    Each row is corrected by a fit to others. With a posterior, the gap runs from the
+    posterior at x_obs to the oracle, the posterior at x_sim. It is measured by the squared
+    error of the posterior mean: from the true theta if given, else from the oracle's mean,
+    in units of the oracle's standard deviation.
 
     Args:
         context: One entry per observation.
@@ -108,7 +111,7 @@ def three_way(
         margin: Share, of the departure and of the gap, below which a difference counts as
             none in the two one-sided tests. Choose it before looking.
         num_samples: Draws per observation behind a posterior mean.
-        max_rows: Most rows that the posterior is asked about, chosen at random.
+        max_rows: Most rows that the posterior is evaluated at, chosen at random.
         folds: Number of folds; 10, and 5 beyond 2000 rows, if None.
         groups: One label per row; rows that share one are held out together.
         seed: Makes the result repeatable.
@@ -124,7 +127,7 @@ def three_way(
         seed=seed,
     )
     shifts = {
-        "npe": torch.zeros_like(held.delta),
+        "none": torch.zeros_like(held.delta),
         "marginal": held.common,
         "conditional": held.predicted - held.common,
         "total": held.predicted,
@@ -132,7 +135,7 @@ def three_way(
     }
     losses = {name: held.loss(shift) for name, shift in shifts.items()}
     marginal, conditional, total = (
-        held.share(losses["npe"], losses[part])
+        held.gain(losses["none"], losses[part])
         for part in ("marginal", "conditional", "total")
     )
     gap = None
@@ -159,8 +162,8 @@ def three_way(
         marginal=marginal,
         conditional=conditional,
         total=total,
-        context_matters_not=_equivalence(
-            held.share(losses["marginal"], losses["total"]),
+        context_adds_nothing=_equivalence(
+            held.gain(losses["marginal"], losses["total"]),
             int(held.groups.max()) + 1,
             margin,
         ),
@@ -169,23 +172,23 @@ def three_way(
     )
 
 
-def _equivalence(share: Estimate, num_groups: int, margin: float) -> Equivalence:
-    """Make two one-sided tests of a share, by the error behind its interval.
+def _equivalence(gain: Gain, num_groups: int, margin: float) -> Equivalence:
+    """Make two one-sided tests of a gain, with the error behind its interval.
 
-    The plain paired test would take rows of a group, and the errors of folds that share
-    most of their rows, for independent.
+    The plain paired test would treat rows of a group, and the errors of folds that share
+    most of their rows, as independent.
     """
-    error = (share.high - share.value) / float(stats.t.ppf(0.975, num_groups - 1))
-    slack = margin - abs(share.value)
+    error = (gain.high - gain.value) / float(stats.t.ppf(0.975, num_groups - 1))
+    slack = margin - abs(gain.value)
     if error > 0:
         p_value = float(stats.t.sf(slack / error, num_groups - 1))
     else:  # there is no departure, or it is the same everywhere
         p_value = 0.0 if slack > 0 else 1.0
     return Equivalence(
-        difference=share.value,
+        difference=gain.value,
         std=error * num_groups**0.5,
-        low=share.low,
-        high=share.high,
+        low=gain.low,
+        high=gain.high,
         p_value=p_value,
         margin=margin,
         num_pairs=num_groups,
@@ -223,7 +226,7 @@ def _gap(
         for name, mean in means.items()
     }
     closed = {
-        part: gap_closed(error["npe"], error[part], error["oracle"])
+        part: gap_closed(error["none"], error[part], error["oracle"])
         for part in ("marginal", "conditional", "total")
     }
     width = closed["total"].gap
@@ -233,3 +236,38 @@ def _gap(
             error["total"] / width, error["oracle"] / width, margin=margin
         )
     return GapByPart(**closed, to_oracle=to_oracle)
+
+
+def _run(subject: Subject) -> ThreeWay:
+    return three_way(
+        subject.entries,
+        subject.x_obs,
+        subject.x_sim,
+        corrector=subject.unfitted,
+        posterior=subject.quick_posterior,
+        theta=subject.theta,
+        num_samples=subject.budget.draws,
+        max_rows=subject.budget.gap,
+        groups=subject.groups,
+        seed=derive(subject.seed, "correction"),
+    )
+
+
+def _answer(found: ThreeWay) -> str:
+    parts = ("marginal", "conditional", "total")
+    source, whole = (
+        (found, "the departure")
+        if found.gap is None
+        else (found.gap, "the posterior's gap to its answer at x_sim")
+    )
+    shares = ", ".join(f"{part} {getattr(source, part)}" for part in parts)
+    return f"Of {whole}: {shares}"
+
+
+DIAGNOSTIC = Diagnostic(
+    "three_way",
+    "Which part of the correction is responsible?",
+    _run,
+    needs=("x_sim",),
+    answer=_answer,
+)

@@ -1,47 +1,51 @@
 r"""Whether reality shifts the simulations or also stretches and mixes them.
 
 An affine correction fits better than a shift even where the departure is a shift plus
-noise: whoever predicts x_sim from a noisy x_obs does well to shrink it, and a posterior
-that is shown shrunken observations shrinks twice. So the regression is run the other way,
-too. Noise in x_obs tilts the regression of :math:`\delta` on x_obs upwards and leaves that
-on x_sim flat; noise in x_sim tilts that on x_sim downwards and leaves the other flat. Only
-a departure that depends on x shows in both with the same sign. It goes unseen where the
-noise of either, squared, is larger than what the departure adds to the variance of x.
+noise: the best prediction of x_sim from a noisy x_obs shrinks it, and a posterior that is
+given shrunken observations shrinks twice. So the regression is also run the other way.
+Noise in x_obs tilts the regression of :math:`\delta` on x_obs upwards and leaves that on
+x_sim flat; noise in x_sim tilts that on x_sim downwards and leaves the other flat. Only a
+departure that depends on x shows in both with the same sign. It is missed where the squared
+noise of either is larger than what the departure adds to the variance of x.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ma_sbi.context import as_entries, distinct
+from ma_sbi.context import distinct
 from ma_sbi.correctors.composed import ComposedCorrector
 from ma_sbi.correctors.departures import Affine, Shift
 from ma_sbi.correctors.inference import Point
 from ma_sbi.correctors.ridge import Ridge
-from ma_sbi.diagnostics.held_out import (
-    Estimate,
-    HeldOut,
-    encoder_for,
-    hold_out,
-    spread_of,
-)
+from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
+from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
+from ma_sbi.diagnostics.reading import read_context
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_pairs
 
-__all__ = ["DepartureFamily", "departure_family"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = ["DIAGNOSTIC", "DepartureFamily", "departure_family"]
 
 # A gain below this share of the departure is not worth the slopes.
 WORTHWHILE = 0.02
-# Columns and contexts beyond which some rows must do.
+# With more columns or contexts, only some rows are used.
 MANY_COLUMNS = 20
 MANY_CONTEXTS = 50
 MOST_ROWS = 500
+# What the picture shows.
+COLUMNS_SHOWN = 4
+CONTEXTS_SHOWN = 8
+ROWS_SHOWN = 600
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,10 @@ class DepartureFamily:
         agree: Whether the two kinds of slopes point the same way.
     """
 
-    shift: Estimate
-    affine: Estimate
-    on_x_obs: Estimate
-    on_x_sim: Estimate
+    shift: Gain
+    affine: Gain
+    on_x_obs: Gain
+    on_x_sim: Gain
     agree: bool
 
     @property
@@ -74,7 +78,7 @@ class DepartureFamily:
 
     def __str__(self) -> str:
         return (
-            f"{self.family}: a shift takes away {self.shift}, an affine departure "
+            f"{self.family}: a shift removes {self.shift}, an affine departure "
             f"{self.affine}; slopes on x_obs add {self.on_x_obs}, on x_sim {self.on_x_sim}"
         )
 
@@ -92,8 +96,8 @@ def departure_family(
     """Compare a shift with a departure that grows linearly with x, by cross-validation.
 
     Of observations with more than 20 columns, or more than 50 different contexts, 500 rows
-    are compared: an affine departure has a slope for every two columns and every regime,
-    and takes its time.
+    are used: an affine departure has a slope for every two columns and every regime, which
+    is slow.
 
     Args:
         context: One entry per observation.
@@ -105,8 +109,9 @@ def departure_family(
         seed: Makes the folds, which all fits share, repeatable.
     """
     observed, simulated = (one.cpu() for one in as_pairs(x_obs, x_sim))
-    entries: Any = as_entries(context, num_rows=len(observed))
-    encoder = encoder_for(entries) if encoder is None else encoder
+    reading = read_context(context, len(observed), encoder)
+    entries: Any = reading.entries
+    encoder = reading.suitable_encoder() if encoder is None else encoder
     groups = None if groups is None else np.asarray(groups)
     many = observed.shape[1] > MANY_COLUMNS or len(distinct(entries)[0]) > MANY_CONTEXTS
     if many and len(observed) > MOST_ROWS:
@@ -114,7 +119,7 @@ def departure_family(
         rows = order[:MOST_ROWS].numpy()
         observed, simulated, entries = observed[rows], simulated[rows], entries.iloc[rows]
         groups = None if groups is None else groups[rows]
-    scale = spread_of(simulated)
+    scale = column_scale(simulated)
     delta = observed - simulated
     folding = derive(seed, "family")
     if folding is None:
@@ -141,9 +146,100 @@ def departure_family(
     left = [one.loss(one.predicted) for one in (backward, forward)]
     slopes = [one.predicted - shift.predicted for one in (backward, forward)]
     return DepartureFamily(
-        shift=shift.share(none, plain),
-        affine=backward.share(none, left[0]),
-        on_x_obs=backward.share(plain, left[0]),
-        on_x_sim=forward.share(plain, left[1]),
+        shift=shift.gain(none, plain),
+        affine=backward.gain(none, left[0]),
+        on_x_obs=backward.gain(plain, left[0]),
+        on_x_sim=forward.gain(plain, left[1]),
         agree=bool((slopes[0] * slopes[1]).sum() > 0),
     )
+
+
+def _run(subject: Subject) -> DepartureFamily:
+    return departure_family(
+        subject.entries,
+        subject.x_obs,
+        subject.x_sim,
+        encoder=subject.encoder,
+        groups=subject.groups,
+        seed=derive(subject.seed, "family"),
+    )
+
+
+def _answer(found: DepartureFamily) -> str:
+    if found.family == "affine":
+        return (
+            f"No, it depends on x: slopes add {found.on_x_obs} to {found.shift} of a shift"
+        )
+    if not found.shift.low > 0:
+        return f"Slopes are not needed; a shift removes {found.shift}"
+    return f"Yes: a shift removes {found.shift}, slopes are not needed"
+
+
+def _draw(check: Findings) -> Picture | None:
+    """Draw the departures of each context, in standard deviations, column by column."""
+    from matplotlib.ticker import MaxNLocator
+
+    from ma_sbi.display.drawing import AFTER, INK, shorten, side_by_side
+
+    rows = check.rows
+    if rows.x_sim is None:
+        return None
+    delta = (rows.x_obs - rows.x_sim) / column_scale(torch.from_numpy(rows.x_sim)).numpy()
+    largest = np.argsort(-np.square(delta).mean(axis=0), kind="stable")
+    columns = np.sort(largest[:COLUMNS_SHOWN])
+    delta = delta[:, columns]
+    units = "x_obs - x_sim, in standard deviations of x_sim"
+    if rows.is_number:
+        known = np.array([not isinstance(one, str) for one in rows.context])
+        numbers, along = rows.context[known].astype(float), delta[known]
+        shown = slice(None, None, max(1, len(numbers) // ROWS_SHOWN))
+        figure, axes = side_by_side(2.8, len(columns), sharey=True)
+        for ax, column, values in zip(axes, columns, along.T, strict=True):
+            ax.plot(numbers[shown], values[shown], ".", color=AFTER, ms=3, alpha=0.5)
+            ax.axhline(0, color=INK, lw=0.6, ls=":")
+            ax.set_title(f"x[{column}]")
+            ax.xaxis.set_major_locator(MaxNLocator(3))
+        axes[0].set_ylabel("x_obs - x_sim (sd)")
+        figure.supxlabel("context", fontsize="medium")
+        return Picture(
+            "The departure along the context",
+            "In standard deviations of x_sim. A trend is what the context explains.",
+            figure,
+        )
+    texts = rows.context.astype(str)
+    names, counts = np.unique(texts, return_counts=True)
+    kept = names[np.argsort(-counts, kind="stable")][:CONTEXTS_SHOWN]
+    figure, axes = side_by_side(max(2.0, 1.0 + 0.35 * len(kept)), len(columns), sharex=True)
+    places = np.arange(len(kept))
+    for ax, column, values in zip(axes, columns, delta.T, strict=True):
+        for place, name in zip(places, kept, strict=True):
+            low, quarter, middle, three, high = np.quantile(
+                values[texts == name], [0.05, 0.25, 0.5, 0.75, 0.95]
+            )
+            ax.plot([low, high], [place, place], color=AFTER, lw=1.5, alpha=0.6)
+            ax.plot([quarter, three], [place, place], color=AFTER, lw=5, alpha=0.6)
+            ax.plot(middle, place, "o", color=INK, ms=4)
+        ax.axvline(0, color=INK, lw=0.6, ls=":")
+        ax.set_title(f"x[{column}]")
+        ax.set_ylim(len(kept) - 0.5, -0.5)
+        ax.set_yticks(places, [shorten(one) for one in kept] if ax is axes[0] else [])
+        ax.xaxis.set_major_locator(MaxNLocator(3))
+    figure.supxlabel(units, fontsize="medium")
+    more = len(names) - len(kept)
+    return Picture(
+        "The departure in each context",
+        "Median, half and nine tenths of the rows, for the columns that depart most. A "
+        "pure shift is a point in each context; if it is the same in all, no context is "
+        "needed." + (f" The {more} rarer contexts are not shown." if more else ""),
+        figure,
+    )
+
+
+DIAGNOSTIC = Diagnostic(
+    "family",
+    "Is the departure a shift?",
+    _run,
+    needs=("x_sim",),
+    answer=_answer,
+    draw=_draw,
+)

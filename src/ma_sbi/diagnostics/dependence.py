@@ -1,8 +1,8 @@
-r"""Whether the context tells anything at all about simulations or parameters.
+r"""Whether simulations, parameters or observations depend on the context in any way.
 
-A context may know of the departure, not of theta. Regression sees only what moves a mean;
-the sign of a parameter or the size of a scale hides from it. This test asks for any
-dependence, with HSIC (Gretton et al. 2008),
+Regression sees only what moves a mean; it does not see that a context depends on the sign
+of a parameter, or on the size of a scale. This test looks for any dependence, with HSIC
+(Gretton et al. 2008),
 
 .. math:: HSIC = \| \tfrac1n \Phi_a^\top H \Phi_b \|_F^2
 
@@ -12,14 +12,14 @@ random Fourier features of Gaussian kernels of three lengths, which see what coo
 together. Features are finite, so that a permutation costs one product of matrices.
 
 No kind is best for every leak. The smallest of their p-values is the statistic, and the
-same permutations tell how small it gets by chance (Westfall & Young 1993): the level is
+same permutations show how small it gets by chance (Westfall & Young 1993): the level is
 exact, whatever the number of kinds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from scipy import stats
@@ -28,17 +28,18 @@ from sklearn.model_selection import train_test_split
 from tqdm.auto import tqdm
 
 from ma_sbi.context import as_codes
-from ma_sbi.diagnostics.reading import (
-    Reading,
-    as_columns,
-    normal_scores,
-    read_context,
-    whitened,
-)
+from ma_sbi.diagnostics.columns import as_columns, normal_scores, whitened
+from ma_sbi.diagnostics.diagnostic import Diagnostic
+from ma_sbi.diagnostics.reading import ContextReading, read_context
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Encoder
+from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count
 
-__all__ = ["Dependence", "dependence_test"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = ["DIAGNOSTIC", "Dependence", "dependence_test"]
 
 Kind = Literal["hsic", "forest"]
 
@@ -105,9 +106,9 @@ def dependence_test(
         b: One entry per row: labels or texts that repeat, numbers, or a table.
         encoder: What turns entries that do not repeat into vectors.
         kind: ``"hsic"``, or ``"forest"``: extremely randomised trees learn the context
-            from one half of the rows, and its permutations on the other half tell whether
-            they learned anything. Better where a leak hides in an interaction of many
-            columns; worse elsewhere, for it has half the rows.
+            from one half of the rows, and permutations of the other half show whether they
+            learned anything. Better where a leak is an interaction of many columns; worse
+            elsewhere, because it has half the rows.
         num_permutations: Number of permutations.
         groups: One label per row; permutations stay within.
         seed: Seed of features and permutations.
@@ -224,7 +225,7 @@ def _forest(
     num_permutations: int,
     rng: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Learn the context from a on one half; permute what was to be learned on the other."""
+    """Learn the context from one half of the rows; permute it on the other half."""
     learn, judge = train_test_split(
         np.arange(len(columns)), test_size=0.5, random_state=int(rng.integers(2**31))
     )
@@ -273,12 +274,11 @@ def _blocks(columns: np.ndarray, rng: np.random.Generator) -> dict[str, list[np.
     return blocks
 
 
-def _context_features(reading: Reading, rng: np.random.Generator) -> np.ndarray:
+def _context_features(reading: ContextReading, rng: np.random.Generator) -> np.ndarray:
     """Make the features of the context, orthonormal, shape ``(n, at most 32)``."""
     if reading.labels is not None:
         one_hot = reading.one_hot(MOST_LABELS)
         return one_hot / np.sqrt(one_hot.mean(axis=0))
-    assert reading.values is not None
     known = ~reading.missing
     features = np.zeros((len(reading), 0))
     values = reading.values[known]
@@ -319,3 +319,24 @@ def _principal_axes(columns: np.ndarray) -> np.ndarray:
     _, scale, axes = np.linalg.svd(centred.T @ centred)
     keep = min(MOST_AXES, int((scale > 1e-9 * scale[0]).sum()))
     return np.round(centred @ axes[:keep].T, 9)
+
+
+def _run(subject: Subject) -> Dependence:
+    rows = subject.permutable
+    return dependence_test(
+        rows.x_obs,
+        rows.entries,
+        encoder=rows.encoder,
+        groups=rows.groups,
+        seed=derive(rows.seed, "observations"),
+    )
+
+
+def _answer(found: Dependence) -> str:
+    depends = "Yes" if found.p_value <= THRESHOLDS.dependence else "No sign of it"
+    return f"{depends}: p = {found.p_value:.2g}"
+
+
+DIAGNOSTIC = Diagnostic(
+    "observations", "Do the observations vary with the context?", _run, answer=_answer
+)

@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from scipy.special import digamma
 
-from ma_sbi.diagnostics.reading import as_columns
+from ma_sbi.diagnostics.columns import as_columns
 from ma_sbi.validation import as_count
 
 __all__ = [

@@ -1,31 +1,45 @@
-"""Whether the context may be used at all: it must tell of the departure, not of theta.
+"""Whether the context may be used at all: it must not depend on theta.
 
-The paper's Exclusion Test asks how much of the simulations a regression on the context
-explains. A leak that does not move a mean passes it: on SLCP a context that is the sign of
-theta_1 explains 6 %, one that tells whether theta_3 is large explains nothing. So a test
-of any dependence stands beside it, and both have to be passed.
+The paper's Exclusion Test asks how much of the variance of the simulations a regression on
+the context explains. A leak that does not move a mean passes it: a context that depends on
+the size of a parameter that only sets the spread of x explains nothing. So there is a test
+of any dependence as well, and both must be passed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
 from ma_sbi.context import as_codes
+from ma_sbi.diagnostics.columns import as_rows, departures
 from ma_sbi.diagnostics.dependence import Dependence, dependence_test
-from ma_sbi.diagnostics.reading import Reading, as_rows, departures, read_context
+from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic
+from ma_sbi.diagnostics.reading import ContextReading, read_context
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_pairs
 
-__all__ = ["Exclusion", "exclusion_test", "held_out_r2", "held_out_r2_error"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = [
+    "DIAGNOSTIC",
+    "Exclusion",
+    "exclusion_test",
+    "held_out_r2",
+    "held_out_r2_error",
+]
 
 FOLDS = 5
 PENALTIES = tuple(10.0**power for power in range(-4, 5))
 MOST_LABELS = 256
+# In a check: enough for a p-value of 0.1 % after the adjustment for two tests.
+NUM_PERMUTATIONS = 1_999
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,7 @@ def exclusion_test(
     seed: int | None = None,
     show_progress: bool = False,
 ) -> Exclusion:
-    r"""Test that the context says nothing about simulations and parameters.
+    r"""Test that simulations and parameters do not depend on the context.
 
     The paper's criterion is :math:`R^2(x_{sim} \mid z) < 0.10`. This asks in addition
     that no dependence is found by a permutation test of x_sim, and of theta where known,
@@ -93,9 +107,9 @@ def exclusion_test(
     cases; with many rows a leak too small to matter is found, too: read ``r2_sim`` and
     the statistic beside the verdict.
 
-    x_sim has to be what the simulator gives at the true parameters, drawn without regard
-    to the context. Simulations at parameters that were inferred from x_obs carry the
-    departure within them, and fail rightly or wrongly.
+    x_sim must be what the simulator gives at the true parameters, drawn without regard to
+    the context. Simulations at parameters that were inferred from x_obs contain the
+    departure, and fail rightly or wrongly.
 
     Args:
         context: One entry per row.
@@ -116,12 +130,12 @@ def exclusion_test(
             the rows do not match.
 
     Example:
-        >>> from ma_sbi_bench.tasks import get_task
-        >>> draws = get_task("slcp").draw(500, seed=0)
-        >>> exclusion_test(draws.context, draws.x_sim, draws.x_obs, seed=0).passed
+        >>> rng = np.random.default_rng(0)
+        >>> theta = rng.normal(size=(500, 2))
+        >>> x_sim = theta + rng.normal(size=(500, 2))
+        >>> exclusion_test(["calm", "storm"] * 250, x_sim, seed=0).passed
         True
-        >>> leak = (draws.theta[:, 0] > 0).tolist()
-        >>> exclusion_test(leak, draws.x_sim, draws.x_obs, seed=0).passed
+        >>> exclusion_test(theta[:, 0] > 0, x_sim, seed=0).passed
         False
     """
     if not 0 < level < 1:
@@ -135,7 +149,7 @@ def exclusion_test(
     unchanging = (
         groups is not None
         and not reading.is_constant
-        and not reading.changes_within(as_codes(groups, "groups", n))
+        and not reading.changes_within(as_codes(groups, "groups", n)).any()
     )
     shares = {
         name: _share(values, reading, folds)
@@ -164,7 +178,7 @@ def exclusion_test(
     p_value = nan
     if tests:
         p_value = min(1.0, len(tests) * min(one.p_value for one in tests.values()))
-    # What is NaN refuses nothing.
+    # A comparison with NaN is false: what was not tested does not fail.
     refused = r2_sim >= threshold or p_value <= level
     passed = False if refused else True if tests else None
     return Exclusion(
@@ -224,8 +238,8 @@ def held_out_r2_error(
 ) -> float:
     """Return the standard error of :func:`held_out_r2`, from the spread over rows.
 
-    It is that of a ratio of means over rows, or over groups if there are any. What another
-    split or another fit would change is not in it.
+    It is that of a ratio of means over rows, or over groups if there are any. It does not
+    include what another split or another fit would change.
 
     Args:
         values: Shape ``(n, dim)``.
@@ -257,13 +271,13 @@ def _check(x_sim: Any, x_obs: Any, theta: Any) -> dict[str, np.ndarray]:
         as_pairs(x_obs, x_sim)
     rows = {name: len(matrix) for name, matrix in given.items()}
     if len(set(rows.values())) > 1:
-        said = ", ".join(f"{name} has {count}" for name, count in rows.items())
-        raise ValueError(f"all must have one row per context entry, but {said}")
+        counts = ", ".join(f"{name} has {count}" for name, count in rows.items())
+        raise ValueError(f"all must have one row per context entry, but {counts}")
     return given
 
 
 def _folds(n: int, groups: Any, seed: int | None) -> np.ndarray:
-    """Deal rows, or whole groups, out to folds, shape ``(n,)``."""
+    """Assign rows, or whole groups, to folds, shape ``(n,)``."""
     units = np.arange(n) if groups is None else as_codes(groups, "groups", n)
     num_units = int(units.max()) + 1
     if num_units < 2:
@@ -273,13 +287,13 @@ def _folds(n: int, groups: Any, seed: int | None) -> np.ndarray:
     return fold[units]
 
 
-def _share(values: np.ndarray, reading: Reading, folds: np.ndarray) -> float:
+def _share(values: np.ndarray, reading: ContextReading, folds: np.ndarray) -> float:
     left, whole = _errors(values, reading, folds)
     return float(1 - left.sum() / whole.sum()) if whole.sum() > 0 else float("nan")
 
 
 def _errors(
-    values: np.ndarray, reading: Reading, folds: np.ndarray
+    values: np.ndarray, reading: ContextReading, folds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return squared errors with and without the context, each of shape ``(n,)``."""
     left, whole = np.zeros(len(values)), np.zeros(len(values))
@@ -310,11 +324,10 @@ def _regress(known: np.ndarray, values: np.ndarray, new: np.ndarray) -> np.ndarr
     return ridge.fit(known, values).predict(new).reshape(len(new), -1)
 
 
-def _features(reading: Reading) -> np.ndarray:
-    """Turn a context into columns for a regression; a missing entry is one of its own."""
+def _features(reading: ContextReading) -> np.ndarray:
+    """Turn a context into columns of a regression; being missing is a column of its own."""
     if reading.labels is not None:
         return reading.one_hot(MOST_LABELS)
-    assert reading.values is not None
     missing = reading.missing
     if missing.all():
         return np.zeros((len(missing), 0))
@@ -327,18 +340,18 @@ def _reasons(
     tests: dict[str, Dependence],
     threshold: float,
     level: float,
-    reading: Reading,
+    reading: ContextReading,
     *,
     unchanging: bool,
 ) -> list[str]:
     if not tests and not unchanging:
         return [
-            "Neither simulations nor parameters were given: observations alone mix what "
-            "the context may tell with what it must not."
+            "Neither simulations nor parameters were given: observations depend on the "
+            "context through the departure as well as through theta."
         ]
     reasons = []
     if reading.is_constant:
-        reasons.append("The context is the same in every row, so it tells nothing.")
+        reasons.append("The context is the same in every row, so nothing depends on it.")
     if not np.isnan(r2_sim):
         below = "below" if r2_sim < threshold else "not below"
         reasons.append(
@@ -347,17 +360,54 @@ def _reasons(
         )
     if unchanging:
         reasons.append(
-            "The context never changes within a group, so that permuting it there tests "
+            "The context never changes within a group, so permuting it there tests "
             "nothing: pass one row per group, for example their means."
         )
-    said = {"x_sim": "simulations", "theta": "parameters"}
+    names = {"x_sim": "simulations", "theta": "parameters"}
     cut = level / max(len(tests), 1)
     for name, test in tests.items():
         leaks = test.p_value <= cut
         reasons.append(
-            f"{'A' if leaks else 'No'} dependence of the {said[name]} on the context was "
+            f"{'A' if leaks else 'No'} dependence of the {names[name]} on the context was "
             f"found (p = {test.p_value:.2g}, "
             + (f"strongest in {test.strongest}" if leaks else f"level {cut:g}")
             + ")."
         )
     return reasons
+
+
+def _run(subject: Subject) -> Exclusion:
+    if subject.x_sim is None and subject.theta is None:
+        raise CannotRun(
+            "It needs x_sim or theta: observations depend on the context through the "
+            "departure as well as through theta."
+        )
+    rows = subject.permutable
+    return exclusion_test(
+        rows.entries,
+        rows.x_sim,
+        None if rows.x_sim is None else rows.x_obs,
+        rows.theta,
+        encoder=rows.encoder,
+        threshold=THRESHOLDS.leak_that_matters,
+        level=THRESHOLDS.leak_found,
+        num_permutations=NUM_PERMUTATIONS,
+        groups=rows.groups,
+        seed=derive(subject.seed, "exclusion"),
+    )
+
+
+def _answer(found: Exclusion) -> str:
+    parts = []
+    if not np.isnan(found.r2_sim):
+        parts.append(
+            f"it explains {max(found.r2_sim, 0):.1%} of the simulations' variance "
+            f"(threshold {found.threshold:.0%})"
+        )
+    for name, test in (("simulations", found.x_sim), ("theta", found.theta)):
+        if test is not None:
+            parts.append(f"dependence of {name} p = {test.p_value:.2g}")
+    return f"{'No sign of it' if found.passed else 'Yes'}: {', '.join(parts)}"
+
+
+DIAGNOSTIC = Diagnostic("exclusion", "Does the context leak theta?", _run, answer=_answer)

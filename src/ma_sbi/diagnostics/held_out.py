@@ -1,4 +1,4 @@
-"""Departures that a corrector has not seen, and what it predicts of them."""
+"""Departures with what a corrector that was fitted to other rows predicts of them."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pandas.api.types import is_numeric_dtype
 from scipy import stats
 from sklearn.base import clone
 from torch import Tensor
 
-from ma_sbi.context import as_codes, as_entries, distinct, is_missing
+from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import FittableCorrector, encode
 from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.correctors.shift import ShiftCorrector
-from ma_sbi.encoders import CategoryEncoder, HashEncoder, NumberEncoder
-from ma_sbi.protocols import Context, Encoder
+from ma_sbi.diagnostics.reading import read_context
+from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_count, as_pairs
 
-__all__ = ["Estimate", "HeldOut", "encoder_for", "hold_out", "spread_of"]
+__all__ = ["Gain", "HeldOut", "hold_out"]
 
 FEWEST_ROWS = 10
 FEWEST_GROUPS = 3
-# More folds than these change nothing where there are thousands of rows.
+# Above so many rows five folds are enough.
 MANY_ROWS = 2_000
 
 
-class Estimate(NamedTuple):
-    """A value with its 95 % interval."""
+class Gain(NamedTuple):
+    """What a correction removes, as a share of the departure, with its 95 % interval."""
 
     value: float
     low: float
@@ -92,13 +92,13 @@ class HeldOut:
         optimism = self.loss(self.predicted).mean().item() - self.training_loss
         return max(1.0, len(self.delta) * optimism / (2 * self.residual_variance))
 
-    def share(self, before: Tensor, after: Tensor) -> Estimate:
+    def gain(self, before: Tensor, after: Tensor) -> Gain:
         """Average a gain over rows, as a share of the whole departure.
 
         The interval is that of a ratio of means (delta method). Its unit is the group:
         rows of one group may depend on each other in any way. Folds share most of their
-        training rows, and with them the luck of the fit, which rows alone do not show;
-        its variance is added.
+        training rows, and with them the error of the fit, which the spread over rows does
+        not show; its variance is added.
 
         Args:
             before: Loss of each row without, shape ``(n,)``.
@@ -106,18 +106,18 @@ class HeldOut:
         """
         gain, whole = before - after, self.loss(0.0)
         if whole.sum() == 0:
-            return Estimate(0.0, 0.0, 0.0)
+            return Gain(0.0, 0.0, 0.0)
         value = (gain.sum() / whole.sum()).item()
         influence = torch.zeros(int(self.groups.max()) + 1, dtype=gain.dtype)
         influence.index_add_(0, self.groups, (gain - value * whole) / whole.sum())
         units = len(influence)
         variance = influence.square().sum().item() * units / (units - 1)
-        error = math.sqrt(variance + self._luck(units) / whole.mean().item() ** 2)
+        error = math.sqrt(variance + self._fit_variance(units) / whole.mean().item() ** 2)
         width = float(stats.t.ppf(0.975, units - 1)) * error
-        return Estimate(value, value - width, value + width)
+        return Gain(value, value - width, value + width)
 
-    def _luck(self, units: int) -> float:
-        """Variance of the mean gain that rows alone do not show, to leading order.
+    def _fit_variance(self, units: int) -> float:
+        """Variance of the mean gain due to the fit, to leading order.
 
         2 p tr(S^2) / n^2 for the squared error of p estimated shifts, and twice that for
         every two rows being in each other's training set.
@@ -176,16 +176,18 @@ def hold_out(
     unit = torch.from_numpy(codes)
     fold = _assign(unit, folds, seed)
     if corrector is None:
-        corrector = ShiftCorrector(encoder_for(entries))
+        reading = read_context(entries)
+        entries = reading.entries
+        corrector = ShiftCorrector(reading.suitable_encoder())
     if scale is None:
-        scale = spread_of(simulated)
+        scale = column_scale(simulated)
     delta = observed - simulated
     marginal, predicted, common = (torch.empty_like(delta) for _ in range(3))
     uniques, numbers = distinct(entries)
     table = EncodingTable(encode(clone(corrector.encoder).fit(entries), uniques).numpy())
     training: list[Tensor] = []
     with warnings.catch_warnings():
-        # That all contexts of a fold are equal, or one is new in it, says nothing of all.
+        # A context may be new to a fold, or the only one in it; that is no reason to warn.
         warnings.simplefilter("ignore")
         for number in range(int(fold.max()) + 1):
             held = fold == number
@@ -209,49 +211,8 @@ def hold_out(
     )
 
 
-def encoder_for(context: Context) -> Encoder:
-    """Choose an encoder for a context that comes without one.
-
-    Numbers are standardised; labels and texts that repeat are regimes; texts that do not
-    are hashed, which knows spelling alone: pass a ``SentenceEncoder`` for free text.
-
-    Raises:
-        ValueError: If the context is missing throughout, or has columns of texts.
-
-    Example:
-        >>> encoder_for([0.1, 0.2, 0.3])
-        NumberEncoder()
-        >>> encoder_for(["calm", "storm", "calm", "storm"])
-        CategoryEncoder(unseen='zero')
-    """
-    entries: Any = as_entries(context)
-    there = entries[~is_missing(entries).reshape(len(entries), -1).all(axis=1)]
-    if len(there) == 0:
-        raise ValueError("the context is missing in every row: there is nothing to read")
-    uniques, _ = distinct(there)
-    texts = entries.ndim == 1 and any(isinstance(entry, str) for entry in uniques)
-    if 2 * len(uniques) <= len(there) and (
-        texts or entries.ndim == 1 and len(uniques) < 20
-    ):
-        return CategoryEncoder(unseen="zero")
-    if texts:
-        return HashEncoder()
-    if entries.ndim == 2 and not all(is_numeric_dtype(kind) for kind in entries.dtypes):
-        raise ValueError(
-            "context has columns that are not numbers: pass a corrector whose encoder is a "
-            "sklearn.compose.ColumnTransformer"
-        )
-    return NumberEncoder()
-
-
-def spread_of(x: Tensor) -> Tensor:
-    """Measure the columns of x by their standard deviations; 1 for a constant one."""
-    spread = x.std(dim=0)
-    return torch.where(spread > 0, spread, torch.ones_like(spread))
-
-
 def _assign(unit: Tensor, folds: int | None, seed: int | None) -> Tensor:
-    """Deal the groups out to folds at random, shape ``(n,)``."""
+    """Assign groups to folds at random, shape ``(n,)``."""
     num_units = int(unit.max()) + 1
     if folds is None:
         folds = 10 if len(unit) <= MANY_ROWS else 5

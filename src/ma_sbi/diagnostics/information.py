@@ -9,9 +9,9 @@ information is known,
 .. math:: \hat I = KSG(\text{data}) + w\, [I_G(\hat\rho) - KSG(\text{twin})]
 
 For Gaussians w is one and this is unbiased. The less the data look like a Gaussian, the
-smaller the weight w, down to none: in clusters neighbours lose little, and correlations
-tell more than there is to know. What is then left is KSG, in several dimensions a lower
-bound rather than an estimate.
+smaller the weight w, down to none: in clusters KSG loses little, and correlations overstate
+the information. What is then left is KSG, in several dimensions a lower bound rather than
+an estimate.
 
 The sum over canonical pairs would do for Gaussians, too, but counts twice what two
 uncorrelated coordinates share, and misses what correlation does not show.
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
@@ -29,6 +29,14 @@ from scipy.spatial.distance import cdist
 from scipy.special import digamma
 from tqdm.auto import tqdm
 
+from ma_sbi.diagnostics.columns import (
+    SMALLEST_VARIANCE,
+    as_columns,
+    departures,
+    normal_scores,
+    whitened,
+)
+from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.estimators import (
     ksg_from_distances,
     ksg_of_columns,
@@ -36,18 +44,16 @@ from ma_sbi.diagnostics.estimators import (
     plug_in,
     ross_of_columns,
 )
-from ma_sbi.diagnostics.reading import (
-    SMALLEST_VARIANCE,
-    as_columns,
-    as_labels,
-    normal_scores,
-    read_context,
-    whitened,
-)
+from ma_sbi.diagnostics.reading import merge_rare, read_context
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Encoder
+from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count
 
-__all__ = ["Information", "mutual_information"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = ["DIAGNOSTIC", "Information", "mutual_information"]
 
 # Coordinates that neighbours are sought in, on either side; linear information uses all.
 MOST_NEIGHBOUR_DIMS = 5
@@ -75,7 +81,7 @@ ROWS_PER_VALUE = 10
 
 @dataclass(frozen=True)
 class Information:
-    """How much the context tells about the departure.
+    """Mutual information between departure and context, in nats.
 
     Attributes:
         value: Estimate in nats, at least zero, and so a little too high near zero.
@@ -143,16 +149,16 @@ def mutual_information(
 
     .. math:: I(\delta; z) = I(\delta; m) + P(m = 0)\, I(\delta; z \mid m = 0)
 
-    with m telling whether the entry is missing.
+    with m = 1 where the entry is missing.
 
     The interval comes from random halves: half the difference of two complementary
     halves has the variance of the estimate on all rows. (A bootstrap would repeat rows,
-    which neighbours take for infinite density.) It knows no bias.
+    which neighbours take for infinite density.) It does not include the bias.
 
     Wide matrices are reduced to at most 20 principal components and neighbours see five
     canonical coordinates of each side: what is beyond counts by its correlation only.
     A departure that is a function of a continuous context has infinite information; the
-    estimate is then merely large, and its interval means nothing.
+    estimate is then only large, and its interval has no meaning.
 
     Args:
         delta: Departures, shape ``(n, dim_x)``; see
@@ -189,7 +195,6 @@ def mutual_information(
     if reading.labels is not None:
         found = _with_labels(columns, reading.labels, options)
         return replace(found, num_rare=reading.num_rare)
-    assert reading.values is not None
     known = ~reading.missing
     if known.all():
         return _with_vectors(columns, reading.values, options)
@@ -205,7 +210,7 @@ class _Options:
 
 
 def _nothing(n: int) -> Information:
-    """Answer for a side that never changes: no information, and no estimate of it."""
+    """Return zero for a side that never changes."""
     return Information(0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, "constant", n)
 
 
@@ -235,13 +240,13 @@ def _with_labels(columns: np.ndarray, labels: np.ndarray, options: _Options) -> 
 def _with_vectors(
     columns: np.ndarray, values: np.ndarray, options: _Options
 ) -> Information:
-    """Estimate against numbers; a discrete departure takes the part of the labels."""
+    """Estimate against numbers; a discrete departure plays the part of the labels."""
     values = values[:, np.ptp(values, axis=0) > 0]
     if values.shape[1] == 0:
         return _nothing(len(columns))
     codes = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
     if (codes.max() + 1) * ROWS_PER_VALUE <= len(columns):
-        labels, _ = as_labels(codes)
+        labels, _ = merge_rare(codes)
         if labels is not None:
             return _with_labels(values, labels, options)
     a, b = (_principal(normal_scores(side)) for side in (columns, values))
@@ -268,7 +273,7 @@ def _with_vectors(
 def _with_gaps(
     columns: np.ndarray, values: np.ndarray, known: np.ndarray, options: _Options
 ) -> Information:
-    """Add what is told by an entry to what is told by its being there."""
+    """Add the information of an entry to that of its being there."""
     gap = _with_labels(columns, known.astype(int), options)
     share = float(known.mean())
     if known.sum() < ROWS_PER_COMPONENT:
@@ -286,7 +291,7 @@ def _with_gaps(
         max(0.0, value - spread),
         value + spread,
         gap.upper_bound + share * rest.upper_bound,
-        # Two looks at the same question; NaN stays NaN.
+        # Two tests of the same question; NaN stays NaN.
         float(np.clip(2 * np.minimum(gap.p_value, rest.p_value), 0.0, 1.0)),
         gap.statistic + share * rest.statistic,
         gap.null_quantile + share * rest.null_quantile,
@@ -358,7 +363,7 @@ def _error_from_halves(
 def _calibrated(
     a: np.ndarray, b: np.ndarray, k: int, most: int, rng: np.random.Generator
 ) -> float:
-    """Add to what neighbours see what they miss in the twin."""
+    """Add to the estimate by neighbours what it misses in the twin."""
     a, b, rho = _canonical(a, b)
     p, q = a.shape[1], b.shape[1]
     linear = -0.5 * np.log1p(-(rho**2)).sum() - _excess(len(a), p, q)
@@ -466,3 +471,58 @@ def _excess(n: int, p: int, q: int) -> float:
         return float(digamma((n - np.arange(1, dim + 1)) / 2).sum())
 
     return 0.5 * (log_det(p) + log_det(q) - log_det(p + q))
+
+
+def _run(subject: Subject) -> Information:
+    return mutual_information(
+        departures(subject.x_obs, subject.x_sim),
+        subject.entries,
+        encoder=subject.encoder,
+        seed=derive(subject.seed, "information"),
+    )
+
+
+def _answer(found: Information) -> str:
+    above = found.p_value <= THRESHOLDS.dependence
+    return f"{'More' if above else 'No more'} than chance: {found}"
+
+
+def _draw(check: Findings) -> Picture | None:
+    """Draw the information with its interval, beside the null and the break-even."""
+    from ma_sbi.display.drawing import AFTER, BEFORE, INK, OTHER, side_by_side
+
+    found, weak = check.found("information"), check.found("weak_context")
+    if found is None:
+        return None
+    figure, (ax,) = side_by_side(1.9)
+    ax.barh(0, found.value, 0.5, color=AFTER, alpha=0.85)
+    error = np.abs(np.array([[found.low], [found.high]]) - found.value)
+    ax.errorbar(found.value, 0, xerr=error, fmt="none", ecolor=INK, capsize=4, lw=1)
+    ax.axvline(found.null_quantile, color=BEFORE, lw=1.6, ls="--", label="chance (95 %)")
+    right = max(found.high, found.null_quantile)
+    if weak is not None:
+        label = "break-even of a fitted shift"
+        ax.axvline(weak.min_information, color=OTHER, lw=1.6, ls=":", label=label)
+        right = max(right, weak.min_information)
+    if np.isfinite(found.upper_bound) and found.upper_bound > 0:
+        right = max(right, found.upper_bound)
+        ax.axvline(found.upper_bound, color=INK, lw=1, label="largest possible")
+    ax.set(xlim=(0, 1.08 * right if right > 0 else 1), ylim=(-0.5, 0.5), yticks=[])
+    ax.set_xlabel("nats")
+    figure.legend(loc="outside upper center", ncols=3)
+    return Picture(
+        "Information of the context on the departure",
+        "Mutual information with its 95 % interval. Left of the dashed line it may be "
+        "chance; left of the dotted one a shift per context costs more than it gains.",
+        figure,
+    )
+
+
+DIAGNOSTIC = Diagnostic(
+    "information",
+    "How much information does the context have on the departure?",
+    _run,
+    needs=("x_sim",),
+    answer=_answer,
+    draw=_draw,
+)

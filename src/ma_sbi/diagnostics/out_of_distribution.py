@@ -15,27 +15,37 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from scipy import stats
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from ma_sbi.diagnostics.held_out import spread_of
+from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic, Findings, Picture
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
+from ma_sbi.simulation import sample_prior, simulate
 from ma_sbi.validation import as_count, as_matrix, as_pools
 
-__all__ = ["Likeness", "OutOfDistribution", "out_of_distribution"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = ["DIAGNOSTIC", "Likeness", "OutOfDistribution", "out_of_distribution"]
 
 LogDensity = Callable[[Tensor], Any]
 
-# The kernel matrix of so many rows of each kind takes a second and decides any question
-# that a user would ask.
+# The kernel matrix of so many rows of each kind takes a second.
 MOST_ROWS = 1_000
 # Components of the mixture that stands for the simulations' density.
 COMPONENTS = (1, 2, 4, 8)
 FEWEST_SIMULATIONS = 20
+# Simulations from the prior, where there are none at the inputs of the observations.
+POOL_SIZE = 2_000
+# Points in the picture.
+ROWS_SHOWN = 600
 
 
 @dataclass(frozen=True)
@@ -107,9 +117,9 @@ def out_of_distribution(
     """Test whether observations could be simulations, before and after correction.
 
     A large p-value does not show that the simulator is right, nor that the posterior is:
-    a departure that looks like another theta is seen by no such test. Observations that
-    were corrected by a corrector fitted to them look better than new ones will; correct
-    them through :func:`~ma_sbi.cross_fit`.
+    no such test sees a departure that looks like another theta. Observations that were
+    corrected by a corrector fitted to them look better than new ones will; correct them
+    through :func:`~ma_sbi.cross_fit`.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``; one is enough.
@@ -139,7 +149,7 @@ def out_of_distribution(
     observed, simulated = (values.cpu() for values in as_pools(x_obs, x_sim))
     if len(simulated) < FEWEST_SIMULATIONS:
         raise ValueError(
-            f"at least {FEWEST_SIMULATIONS} simulations are needed to tell what is usual, "
+            f"at least {FEWEST_SIMULATIONS} simulations are needed to know what is usual, "
             f"got {len(simulated)}"
         )
     if paired and len(observed) != len(simulated):
@@ -148,7 +158,7 @@ def out_of_distribution(
             f"{len(observed)} and {len(simulated)}"
         )
     num_permutations = as_count(num_permutations, "num_permutations")
-    scale = spread_of(simulated)
+    scale = column_scale(simulated)
     order = torch.randperm(len(simulated), generator=generator(derive(seed, "simulations")))
     if log_density is None:
         order, fitted = order[: len(order) // 2], order[len(order) // 2 :]
@@ -192,7 +202,9 @@ def _mixture_density(simulations: Tensor, scale: Tensor, seed: int | None) -> Lo
     state = int(torch.randint(2**31, (), generator=generator(derive(seed, "mixture"))))
     fits = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a mixture that has not converged is one, too
+        warnings.simplefilter(
+            "ignore"
+        )  # a mixture that has not converged is still a mixture
         for count in COMPONENTS:
             # A component needs rows for its covariance.
             if count == 1 or len(rows) >= 10 * count * rows.shape[1]:
@@ -277,3 +289,78 @@ def _some(
         rows = choose(len(first))
         return first[rows], second[rows]
     return first[choose(len(first))], second[choose(len(second))]
+
+
+def _run(subject: Subject) -> OutOfDistribution:
+    """Compare with the paired simulations, or with ones from the prior."""
+    rows, corrected = (subject, None) if subject.corrected is None else subject.corrected
+    seed = derive(subject.seed, "out of distribution")
+    if rows.x_sim is not None:
+        return out_of_distribution(
+            rows.x_obs, rows.x_sim, corrected=corrected, paired=True, seed=seed
+        )
+    prior = getattr(subject.posterior, "prior", None)
+    if subject.simulator is None or prior is None:
+        raise CannotRun(
+            "It needs x_sim, or a simulator and a posterior that knows its prior."
+        )
+    theta = sample_prior(prior, POOL_SIZE, seed=derive(seed, "prior"))
+    pool = simulate(subject.simulator, theta, seed=derive(seed, "noise"))
+    return out_of_distribution(rows.x_obs, pool.cpu(), corrected=corrected, seed=seed)
+
+
+def _answer(found: OutOfDistribution) -> str:
+    def words(likeness: Likeness) -> str:
+        same = "yes" if likeness.p_value >= THRESHOLDS.unusual else "no"
+        return (
+            f"{same} (p = {likeness.p_value:.2g}, {likeness.outside:.0%} of rows outside)"
+        )
+
+    after = "" if found.after is None else f"; after correction {words(found.after)}"
+    return f"Before {words(found.before)}{after}"
+
+
+def _draw(check: Findings) -> Picture | None:
+    """Draw observations against their simulations, before and after."""
+    from ma_sbi.display.drawing import AFTER, BEFORE, INK, side_by_side
+
+    rows = check.rows
+    if rows.x_sim is None or rows.corrected is None or rows.corrected_rows is None:
+        return None
+    scale = column_scale(torch.from_numpy(rows.x_sim)).numpy()
+    delta = (rows.x_obs - rows.x_sim) / scale
+    column = int(np.square(delta).mean(axis=0).argmax())
+    shown = slice(None, None, max(1, len(rows.corrected_rows) // ROWS_SHOWN))
+    chosen = rows.corrected_rows[shown]
+    simulated = rows.x_sim[chosen, column]
+    panels = {
+        "before": (rows.x_obs[chosen, column], BEFORE),
+        "after": (rows.corrected[shown, column], AFTER),
+    }
+    figure, axes = side_by_side(3.2, 2)
+    values = np.concatenate([simulated, *(observed for observed, _ in panels.values())])
+    low, high = np.quantile(values, [0.002, 0.998])
+    pad = 0.05 * (high - low) or 1.0
+    for ax, (name, (observed, colour)) in zip(axes, panels.items(), strict=True):
+        ax.plot([low, high], [low, high], color=INK, lw=0.6, ls=":")
+        ax.plot(simulated, observed, ".", color=colour, ms=4, alpha=0.5)
+        ax.set(xlim=(low - pad, high + pad), ylim=(low - pad, high + pad))
+        ax.set_aspect("equal")
+        ax.set_title(f"{name} correction")
+        ax.set_xlabel(f"x_sim[{column}]")
+    axes[0].set_ylabel(f"x_obs[{column}]")
+    return Picture(
+        "Observations against simulations",
+        "The column that departs most. On the diagonal the observation is what the "
+        "simulator gives. Each row was corrected by a fit to other rows.",
+        figure,
+    )
+
+
+DIAGNOSTIC = Diagnostic(
+    "out_of_distribution",
+    "Do the observations look like simulations?",
+    _run,
+    answer=_answer,
+    draw=_draw,
+)

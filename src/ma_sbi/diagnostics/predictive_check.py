@@ -1,32 +1,37 @@
 r"""Whether the posterior explains the observation, where its true parameters are unknown.
 
 The usual posterior-predictive p-value uses an observation twice and is not uniform: it
-hardly ever rejects. Here it is calibrated. If :math:`\theta' \sim q(\theta \mid x)` is an
+rejects too rarely. Here it is calibrated. If :math:`\theta' \sim q(\theta \mid x)` is an
 exact draw and all replicates :math:`x' \sim p(x \mid \theta')` come from this one, then x
 and they are independent given :math:`\theta'` and can be exchanged (Besag & Clifford 1989).
-Whatever measures how badly the posterior explains x must have the same law at x', with a
-posterior of its own; an amortized one costs nothing.
+Any measure of how badly the posterior explains x must have the same distribution at x',
+with the posterior of x'; with an amortized posterior that costs nothing.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from scipy import stats
 from torch import Tensor
 
+from ma_sbi.diagnostics.diagnostic import Diagnostic
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import AmortizedPosterior, Context
-from ma_sbi.randomness import derive, generator, seeded
+from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
+from ma_sbi.simulation import simulate
 from ma_sbi.validation import as_count, as_matrix
 
-__all__ = ["PredictiveCheck", "predictive_check"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
 
-# Below so few rows each is compared with many replicates instead of one.
+__all__ = ["DIAGNOSTIC", "PredictiveCheck", "predictive_check"]
+
+# With fewer rows, each is compared with many replicates instead of one.
 FEW_ROWS = 20
 MANY_REPLICATES = 200
 
@@ -56,7 +61,7 @@ class PredictiveCheck:
     def __str__(self) -> str:
         verdict = "explains" if self.p_value >= 0.05 else "does not explain"
         return (
-            f"the posterior {verdict} what it is shown (p = {self.p_value:.3g}): "
+            f"the posterior {verdict} the observations (p = {self.p_value:.3g}): "
             f"{self.inside:.0%} of statistics inside their {self.level:.0%} predictive "
             f"interval, {self.inside_expected:.0%} expected ({self.num_rows} rows)"
         )
@@ -77,12 +82,12 @@ def predictive_check(
 
     A corrected posterior is checked at the corrected observation, one candidate of it
     drawn at random: that is what the simulator should explain. A posterior may explain
-    everything and be wrong, if another theta mimics the departure.
+    everything and be wrong, if another theta looks like the departure.
 
     Args:
         posterior: The trained posterior, or a ``CorrectedPosterior``.
-        simulator: theta ``(n, dim_theta)`` to ``(n, dim_x)``; given ``seed=`` if it takes
-            one, else run with torch's global generator seeded.
+        simulator: theta ``(n, dim_theta)`` to ``(n, dim_x)``; called with ``seed=`` if it
+            takes one, else with the global generators seeded.
         x_obs: Observations, shape ``(n, dim_x)``; one is enough.
         context: One entry per observation, for a corrected posterior.
         level: Level of the predictive intervals.
@@ -148,20 +153,9 @@ class _Predictor:
         return self._simulate(theta.repeat(num, 1, 1), derive(seed, "noise")).to(x)
 
     def _simulate(self, theta: Tensor, seed: int | None) -> Tensor:
-        rows = theta.flatten(0, 1)
-        if "seed" in inspect.signature(self.simulator).parameters:
-            simulated = self.simulator(rows, seed=seed)
-        else:
-            with seeded(seed, theta.device):
-                simulated = self.simulator(rows)
-        simulated = as_matrix(
-            simulated, "what the simulator returned", dim=self.dim_x, column=True
+        simulated = simulate(
+            self.simulator, theta.flatten(0, 1), seed=seed, dim_x=self.dim_x
         )
-        if len(simulated) != len(rows):
-            raise ValueError(
-                f"the simulator must return one row per theta: expected {len(rows)}, got "
-                f"{len(simulated)}"
-            )
         return simulated.unflatten(0, theta.shape[:2])
 
 
@@ -178,9 +172,9 @@ def _inside(x: Tensor, predicted: Tensor, level: float) -> Tensor:
 
 def _misfit(x: Tensor, predicted: Tensor) -> Tensor:
     """Measure the distance from the predictions, in their own units, shape ``(n,)``."""
-    spread = predicted.std(dim=0)
-    scale = torch.where(spread > 0, spread, torch.ones_like(spread))
-    return ((x - predicted.mean(dim=0)) / scale).square().sum(dim=1).double()
+    return (
+        ((x - predicted.mean(dim=0)) / column_scale(predicted)).square().sum(dim=1).double()
+    )
 
 
 def _p_value(observed: Tensor, replicated: Tensor) -> float:
@@ -192,3 +186,22 @@ def _p_value(observed: Tensor, replicated: Tensor) -> float:
         return float(stats.wilcoxon(difference, alternative="greater").pvalue)
     as_bad = (replicated.log().sum(dim=1) >= observed.log().sum()).sum().item()
     return (1 + as_bad) / (1 + len(replicated))
+
+
+def _run(subject: Subject) -> PredictiveCheck:
+    assert subject.simulator is not None
+    rows, corrected = subject.some(subject.budget.gap, "prediction")
+    return predictive_check(
+        subject.quick_posterior,
+        subject.simulator,
+        (rows.x_obs if corrected is None else corrected).float(),
+        seed=derive(subject.seed, "prediction"),
+    )
+
+
+DIAGNOSTIC = Diagnostic(
+    "predictive_check",
+    "Does the posterior predict the observations?",
+    _run,
+    needs=("posterior", "simulator"),
+)

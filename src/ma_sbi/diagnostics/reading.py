@@ -1,64 +1,143 @@
-"""How a diagnostic reads its inputs: departures, and contexts as labels or vectors."""
+"""The one place that decides whether a context is regimes, free text or numbers.
+
+A column is *regimes* if most of its entries repeat: at least half of the rows that are not
+missing hold an entry that occurs five times or more. Numbers must also be few, under 20
+different ones; more are *numbers*, of which near ones are alike. Texts that do not repeat
+are free *text*.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from datetime import date
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-import torch
-from scipy import stats
+from pandas.api.types import is_datetime64_any_dtype
 from sklearn.base import clone
-from torch import Tensor
+from sklearn.compose import ColumnTransformer
 
 from ma_sbi.context import Entries, as_entries, distinct, is_missing
+from ma_sbi.encoders import CategoryEncoder, HashEncoder, NumberEncoder
 from ma_sbi.protocols import Context, Encoder
-from ma_sbi.validation import as_matrix, as_pairs
 
-__all__ = [
-    "Reading",
-    "as_columns",
-    "as_labels",
-    "as_rows",
-    "departures",
-    "normal_scores",
-    "read_context",
-    "whitened",
-]
+__all__ = ["ContextReading", "Kind", "encoder_for", "merge_rare", "read_context"]
 
-# Fewer rows tell nothing about a regime's law.
-FEWEST_ROWS = 20
+Kind = Literal["regimes", "text", "numbers"]
+
+# Fewer rows say too little about the distribution within a regime.
 FEWEST_PER_LABEL = 5
-# About a hundred units in the last place of float32, and how much of a spread that is more
-# than such dust, of a few units, may be lost by rounding.
-RESOLUTION = 2.0**-17
-MOST_LOST = 0.1
-# Directions with less of the largest variance are rounding errors.
-SMALLEST_VARIANCE = 1e-5
+# More different numbers than this are a scale, not codes of regimes.
+MOST_CODES = 19
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A context as one kind of thing: labels that repeat, or vectors.
+class ContextReading:
+    """A context with the kind of each of its columns.
 
     Attributes:
-        labels: A code per row, shape ``(n,)``, if entries repeat; None otherwise.
-        values: Vectors, shape ``(n, dim)``, if they do not; rows of NaN where missing.
-        missing: Which entries are missing, shape ``(n,)``. Among labels they are one.
-        num_distinct: Number of different entries.
-        num_rare: Rows whose entries are too rare to be labels of their own; they share
-            one.
+        entries: One entry per row. Dates are counted in days since 1970.
+        kinds: The kind of each column.
+        missing: Rows in which nothing is known, shape ``(n,)``.
+        encoder: The encoder that was given; None if there was none.
     """
 
-    labels: np.ndarray | None
-    values: np.ndarray | None
+    entries: Entries
+    kinds: tuple[Kind, ...]
     missing: np.ndarray
-    num_distinct: int
-    num_rare: int = 0
+    encoder: Encoder | None = None
 
     def __len__(self) -> int:
         return len(self.missing)
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """A code per row, shape ``(n,)``: equal entries have equal codes, missing -1."""
+        return np.where(self.missing, -1, distinct(self.entries)[1])
+
+    @cached_property
+    def num_distinct(self) -> int:
+        """Number of different entries."""
+        return len(np.unique(self.codes))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the context is the same in every row."""
+        if self.labels is not None:
+            return len(np.unique(self.labels)) < 2
+        return self.num_distinct < 2
+
+    @cached_property
+    def _merged(self) -> tuple[np.ndarray | None, int]:
+        return merge_rare(self.codes) if set(self.kinds) == {"regimes"} else (None, 0)
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """A label per row, shape ``(n,)``, with rare entries merged.
+
+        None if some column is not regimes, or if rows of a table do not repeat.
+        """
+        return self._merged[0]
+
+    @property
+    def num_rare(self) -> int:
+        """Number of rows whose entries are too rare to be labels of their own."""
+        return self._merged[1]
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Vectors, shape ``(n, dim)``, with rows of NaN where all is missing.
+
+        Raises:
+            ValueError: If there is free text and no encoder was given.
+        """
+        if self.missing.all():
+            return np.full((len(self), 1), np.nan)
+        if self.encoder is None and set(self.kinds) == {"numbers"}:
+            return self._numbers()
+        if self.encoder is None and "text" in self.kinds:
+            raise ValueError(
+                f"context has {self.num_distinct} different entries in {len(self)} rows, "
+                "and most of them do not repeat: pass encoder=, for example "
+                "SentenceEncoder() or HashEncoder() for texts, a ColumnTransformer for "
+                "mixed columns"
+            )
+        encoder = self.suitable_encoder() if self.encoder is None else self.encoder
+        encoding = clone(encoder).fit(self.entries).transform(self.entries)
+        dense = encoding.toarray() if hasattr(encoding, "toarray") else encoding
+        values = np.array(dense, dtype=np.float64).reshape(len(self), -1)
+        values[self.missing] = np.nan
+        if np.isnan(values[~self.missing]).any():
+            raise ValueError("the encoder must give finite numbers for what is not missing")
+        return values
+
+    def suitable_encoder(self, text: Encoder | None = None) -> Encoder:
+        """Choose an encoder: one-hot for regimes, standardised numbers, hashed text.
+
+        Args:
+            text: Encoder of free text; ``HashEncoder``, which sees only spelling, if None.
+
+        Raises:
+            ValueError: If the context is missing in every row.
+        """
+        if self.missing.all():
+            raise ValueError(
+                "the context is missing in every row: there is nothing to read"
+            )
+        chosen: dict[Kind, Encoder] = {
+            "regimes": CategoryEncoder(unseen="zero"),
+            "text": HashEncoder() if text is None else text,
+            "numbers": NumberEncoder(),
+        }
+        if len(self.kinds) == 1 or set(self.kinds) == {"numbers"}:
+            return chosen[self.kinds[0]]
+        parts = [
+            (f"column{place}", clone(chosen[kind]), [place])
+            for place, kind in enumerate(self.kinds)
+        ]
+        return ColumnTransformer(parts, sparse_threshold=0)
 
     def one_hot(self, most: int) -> np.ndarray:
         """Mark each row's label, the most frequent first; beyond ``most``, together."""
@@ -68,111 +147,75 @@ class Reading:
         codes = np.minimum(place[self.labels], most - 1)
         return np.eye(codes.max() + 1)[codes]
 
-    def changes_within(self, groups: np.ndarray) -> bool:
-        """Whether entries differ within any group, of codes from zero on."""
-        seen = self.values if self.labels is None else self.labels[:, None]
-        assert seen is not None
-        first = seen[np.unique(groups, return_index=True)[1]][groups]
-        return not np.array_equal(seen, first, equal_nan=True)
+    def changes_within(self, groups: np.ndarray) -> np.ndarray:
+        """Tell which rows are of a group whose entries differ, shape ``(n,)``."""
+        table = pd.DataFrame({"group": groups, "context": self.codes})
+        return (table.groupby("group")["context"].transform("nunique") > 1).to_numpy()
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether the context says the same in every row."""
-        if self.labels is not None:
-            return len(np.unique(self.labels)) < 2
-        return self.num_distinct < 2
-
-
-def departures(x_obs: Any, x_sim: Any) -> Tensor:
-    """Subtract simulations from observations, without the dust of float32.
-
-    A constant shift of float32 data comes back with rounding errors, and what should be
-    one value per regime would look continuous. Differences are rounded to about a hundred
-    units in the last place of the largest entry of their column; not in a column whose
-    differences are so small beside its largest entry that rounding would change them.
-
-    Args:
-        x_obs: Observations, shape ``(n, dim_x)``.
-        x_sim: Simulations at the same inputs, shape ``(n, dim_x)``.
-
-    Returns:
-        ``x_obs - x_sim``, float64, shape ``(n, dim_x)``.
-
-    Example:
-        >>> x = torch.tensor([[0.1], [123.4]])
-        >>> departures(x + 0.5, x).unique().numel()
-        1
-    """
-    observed, simulated = as_pairs(x_obs, x_sim)
-    delta = observed - simulated
-    largest = torch.maximum(observed.abs(), simulated.abs()).amax(dim=0)
-    step = torch.where(largest > 0, largest * RESOLUTION, torch.ones_like(largest))
-    rounded = (delta / step).round() * step
-    spread = delta.std(dim=0, correction=0)
-    lost = (delta - rounded).std(dim=0, correction=0) > MOST_LOST * spread
-    return torch.where(lost & (spread > step / 32), delta, rounded)
-
-
-def as_rows(values: Any, name: str) -> np.ndarray:
-    """Check a matrix with one row per observation, of which there must be some."""
-    matrix = as_matrix(values, name, dtype=torch.float64, device="cpu", column=True).numpy()
-    if len(matrix) < FEWEST_ROWS:
-        raise ValueError(f"{name} must have at least {FEWEST_ROWS} rows, got {len(matrix)}")
-    return matrix
-
-
-def as_columns(values: Any, name: str) -> np.ndarray:
-    """Check a matrix with one row per observation, and drop its constant columns."""
-    matrix = as_rows(values, name)
-    return matrix[:, np.ptp(matrix, axis=0) > 0]
-
-
-def normal_scores(columns: np.ndarray) -> np.ndarray:
-    """Give every column a normal law by its ranks; ties stay ties."""
-    ranks = stats.rankdata(columns, axis=0)
-    return stats.norm.ppf((ranks - 0.5) / len(columns))
-
-
-def whitened(columns: np.ndarray) -> np.ndarray:
-    """Rotate to uncorrelated columns of unit variance, the widest first."""
-    centred = columns - columns.mean(axis=0)
-    scale, axes = np.linalg.eigh(centred.T @ centred / len(columns))
-    order = np.flatnonzero(scale > SMALLEST_VARIANCE * scale[-1])[::-1]
-    # Equal rows must stay equal to the last bit.
-    return np.round(centred @ (axes[:, order] / np.sqrt(scale[order])), 9)
+    def _numbers(self) -> np.ndarray:
+        table = pd.DataFrame(self.entries)
+        gaps = is_missing(table)
+        numbers = table.where(~gaps, np.nan).to_numpy(dtype=np.float64)
+        if np.isinf(numbers).any():
+            raise ValueError("context must be finite, got infinite numbers")
+        numbers = numbers[:, ~np.isnan(numbers).all(axis=0)]
+        # A number that is missing beside others is set to the mean of its column.
+        means = np.nanmean(numbers[~self.missing], axis=0)
+        numbers = np.where(np.isnan(numbers), means, numbers)
+        numbers[self.missing] = np.nan
+        return numbers
 
 
 def read_context(
-    context: Context, num_rows: int, encoder: Encoder | None = None
-) -> Reading:
-    """Read a context as labels where most entries repeat, else as vectors.
+    context: Context, num_rows: int | None = None, encoder: Encoder | None = None
+) -> ContextReading:
+    """Decide for each column of a context whether it is regimes, free text or numbers.
 
     Args:
-        context: One entry per row: texts, labels, numbers, or a table.
-        num_rows: Number of rows.
-        encoder: What turns entries that do not repeat into vectors; numbers need none.
+        context: One entry per row: texts, labels, numbers, dates, or a table.
+        num_rows: Number of rows it must have.
+        encoder: Context to vectors, for entries that do not repeat. The entries are then
+            kept as they are, since the encoder was made for them.
 
-    Raises:
-        ValueError: If entries neither repeat nor are numbers, and there is no encoder.
+    Example:
+        >>> read_context(["calm", "storm"] * 10).kinds
+        ('regimes',)
+        >>> read_context([0.1 * i for i in range(40)]).kinds
+        ('numbers',)
     """
     entries = as_entries(context, num_rows=num_rows)
-    gaps = is_missing(entries).reshape(num_rows, -1)
-    missing = np.array(gaps.all(axis=1))
-    _, codes = distinct(entries)
-    codes = np.where(missing, -1, codes)
-    labels, num_rare = as_labels(codes)
-    num_distinct = len(np.unique(codes))
-    if labels is not None:
-        return Reading(labels, None, missing, num_distinct, num_rare)
-    values = _vectors(entries, missing, gaps, num_distinct, encoder)
-    missing = np.array(np.isnan(values).any(axis=1))
-    return Reading(None, values, missing, num_distinct)
+    table = pd.DataFrame(entries)
+    columns = [_in_days(table.iloc[:, place]) for place in range(table.shape[1])]
+    gaps = np.stack([is_missing(column) for column in columns], axis=1)
+    kinds = tuple(_kind(column[~gap]) for column, gap in zip(columns, gaps.T, strict=True))
+    if encoder is None:
+        is_table = isinstance(entries, pd.DataFrame)
+        entries = pd.concat(columns, axis=1) if is_table else columns[0]
+    return ContextReading(entries, kinds, np.array(gaps.all(axis=1)), encoder)
 
 
-def as_labels(codes: np.ndarray) -> tuple[np.ndarray | None, int]:
-    """Merge rare codes into one; None if most rows hold rare ones.
+def encoder_for(context: Context) -> Encoder:
+    """Choose an encoder for a context that comes without one.
 
-    To merge is to forget which of them it was: information can only get smaller.
+    Free text is hashed, which sees only spelling: pass a ``SentenceEncoder`` where meaning
+    counts.
+
+    Raises:
+        ValueError: If the context is missing in every row.
+
+    Example:
+        >>> encoder_for([0.1 * i for i in range(40)])
+        NumberEncoder()
+        >>> encoder_for(["calm", "storm"] * 10)
+        CategoryEncoder(unseen='zero')
+    """
+    return read_context(context).suitable_encoder()
+
+
+def merge_rare(codes: np.ndarray) -> tuple[np.ndarray | None, int]:
+    """Merge codes of fewer than five rows into one; None if most rows hold such codes.
+
+    Merging forgets which of them it was: information can only get smaller.
 
     Returns:
         Codes from zero on, or None, and the number of rows that were merged.
@@ -182,7 +225,6 @@ def as_labels(codes: np.ndarray) -> tuple[np.ndarray | None, int]:
     rare = counts[codes] < FEWEST_PER_LABEL
     if rare.sum() * 2 > len(codes):
         return None, 0
-    # A single rare code needs no merging, but too few rows are too few.
     merged = np.where(rare, len(counts), codes)
     if 0 < rare.sum() < FEWEST_PER_LABEL:
         # Too few even together: they join the most frequent.
@@ -190,44 +232,20 @@ def as_labels(codes: np.ndarray) -> tuple[np.ndarray | None, int]:
     return np.unique(merged, return_inverse=True)[1].reshape(-1), int(rare.sum())
 
 
-def _vectors(
-    entries: Entries,
-    missing: np.ndarray,
-    gaps: np.ndarray,
-    num_distinct: int,
-    encoder: Encoder | None,
-) -> np.ndarray:
-    values = np.full((len(missing), 1), np.nan)
-    if missing.all():
-        return values
-    if encoder is not None:
-        encoding = clone(encoder).fit(entries).transform(entries)
-        dense = encoding.toarray() if hasattr(encoding, "toarray") else encoding
-        values = np.array(dense, dtype=np.float64).reshape(len(missing), -1)
-        values[missing] = np.nan
-        if np.isnan(values[~missing]).any():
-            raise ValueError("the encoder must give finite numbers for what is not missing")
-        return values
-    numbers = _numbers(entries, gaps)
-    if numbers is None:
-        raise ValueError(
-            f"context has {num_distinct} different entries in {len(missing)} rows and most "
-            "of them do not repeat: pass encoder=, for example SentenceEncoder() or "
-            "HashEncoder() for texts, a ColumnTransformer for mixed columns"
-        )
-    # A number that is missing beside others stands at the mean of its column.
-    means = np.nanmean(numbers[~missing], axis=0)
-    numbers = np.where(np.isnan(numbers), means, numbers)
-    numbers[missing] = np.nan
-    return numbers
+def _in_days(column: pd.Series) -> pd.Series:
+    if column.dtype == object and isinstance(column.dropna().head(1).squeeze(), date):
+        column = pd.to_datetime(column)
+    if is_datetime64_any_dtype(column):
+        return (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds() / 86_400
+    return column
 
 
-def _numbers(entries: Entries, gaps: np.ndarray) -> np.ndarray | None:
-    table = pd.DataFrame(entries)
-    known = table.to_numpy(dtype=object)[~gaps].tolist()
-    if not all(isinstance(value, (int, float, np.number, np.bool_)) for value in known):
-        return None
-    numbers = table.where(~gaps, np.nan).to_numpy(dtype=np.float64)
-    if np.isinf(numbers).any():
-        raise ValueError("context must be finite, got infinite numbers")
-    return numbers[:, ~np.isnan(numbers).all(axis=0)]
+def _kind(there: pd.Series) -> Kind:
+    """Decide on the entries of a column that are not missing."""
+    uniques, codes = distinct(there)
+    has_text = any(isinstance(entry, str) for entry in uniques)
+    is_categorical = isinstance(there.dtype, pd.CategoricalDtype)
+    few = has_text or is_categorical or len(uniques) <= MOST_CODES
+    if few and (len(there) == 0 or merge_rare(codes)[0] is not None):
+        return "regimes"
+    return "text" if has_text else "numbers"

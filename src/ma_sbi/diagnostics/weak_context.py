@@ -1,21 +1,24 @@
-r"""Whether a context says enough for a point corrector that was fitted to few triples.
+r"""Whether a correction by the context helps, when it was fitted to few triples.
 
-The best corrector that reads z cannot do harm. A fitted one can: it knows the mean of each
-regime only up to an error of :math:`K s^2 / n`, whether or not the context tells anything.
+The best corrector that uses z cannot do harm. A fitted one can: it knows the mean of each
+regime only up to an error of :math:`K s^2 / n`, whether or not the context is informative.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ma_sbi.context import Entries, as_entries, distinct
 from ma_sbi.correctors.composed import FittableCorrector
-from ma_sbi.diagnostics.held_out import Estimate, HeldOut, hold_out
+from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
+from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
+from ma_sbi.diagnostics.reading import ContextReading, read_context
 from ma_sbi.protocols import Context
+from ma_sbi.randomness import derive
 from ma_sbi.theory.estimation import (
     break_even_information,
     estimation_error,
@@ -23,7 +26,10 @@ from ma_sbi.theory.estimation import (
 )
 from ma_sbi.theory.sub_gaussian import sub_gaussian_proxy
 
-__all__ = ["WeakContext", "weak_context"]
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = ["DIAGNOSTIC", "WeakContext", "weak_context"]
 
 # A conditional gain or loss below this share of the departure is nothing.
 NEGLIGIBLE = 0.02
@@ -52,15 +58,15 @@ class WeakContext:
             of the mean squared departure.
         min_information: Information, in nats, below which it must expect to do worse than
             the mean departure.
-        information: Estimated information of the context about the departure, in nats;
+        information: Gaind information of the context about the departure, in nats;
             None if unknown.
         num_needed: Triples for 90 % of what the context can give; None if it gives
             nothing that could be seen.
     """
 
-    marginal: Estimate
-    conditional: Estimate
-    total: Estimate
+    marginal: Gain
+    conditional: Gain
+    total: Gain
     size: float
     num_triples: int
     num_regimes: int
@@ -94,7 +100,7 @@ class WeakContext:
         """Whether the information is too little for any fitted point corrector.
 
         None if the information is unknown. Correctors that shrink towards the mean, such
-        as the default one, are spared most of the harm; no one gets the gain.
+        as the default one, avoid most of the harm.
         """
         return None if self.information is None else self.information < self.min_information
 
@@ -106,12 +112,12 @@ class WeakContext:
         lines = [
             f"{self.num_triples} triples, {self.num_regimes} {regimes}; departures of "
             f"{self.size:.2g} standard deviations of the simulations.",
-            f"Of the departure, the mean takes away {self.marginal}, the context adds "
+            f"The mean removes {self.marginal} of the departure, the context adds "
             f"{self.conditional}, together {self.total} (rows held out).",
             {
                 "helps": "The context helps.",
-                "nothing": "The context adds nothing: the mean departure is all there is.",
-                "unclear": "Whether the context helps cannot be told from these rows.",
+                "nothing": "The context adds nothing to the mean departure.",
+                "unclear": "These rows do not show whether the context helps.",
                 "harms": "The context does harm: use the mean departure alone.",
             }[self.verdict],
         ]
@@ -124,8 +130,8 @@ class WeakContext:
             )
         if self.num_needed is None or self.verdict == "nothing":
             lines.append(
-                "It explains nothing that could be seen; more triples like these would "
-                "not change that."
+                "It explains nothing measurable; more triples like these would not change "
+                "that."
             )
         elif self.enough:
             lines.append(
@@ -133,9 +139,7 @@ class WeakContext:
                 "context can."
             )
         else:
-            doubt = (
-                "" if self.verdict == "helps" else "If what little it explains is real, "
-            )
+            doubt = "" if self.verdict == "helps" else "If the little it explains is real, "
             lines.append(
                 f"{doubt}{'about' if doubt else 'About'} {self.num_needed} triples would "
                 "give 90 % of what the context can."
@@ -160,16 +164,16 @@ def weak_context(
         \text{conditional} = E|\delta - \bar\delta|^2 - E|\delta - \hat\delta(z)|^2
 
     Rows are the unit of the intervals: that many share a context does not make them one
-    observation, as long as those to come have the same contexts. Pass ``groups`` where
-    rows depend on each other (one participant, one day), and ``groups=context`` to ask
-    what the corrector does for contexts that it has not met.
+    observation, as long as future rows have the same contexts. Pass ``groups`` where rows
+    depend on each other (one participant, one day), and ``groups=context`` to ask what the
+    corrector does for new contexts.
 
     The least information is where the sub-Gaussian bound :math:`2 \tau^2 I` on what the
     context can explain equals what a shift per regime costs more than the mean departure,
-    :math:`(K - 1) s^2 / n`; the proxy :math:`\tau^2` is that of the departures seen, along
-    their leading axes. The threshold is necessary, not sufficient;
-    where it and the held-out gain differ, believe the gain. All of this holds for
-    correctors that read z alone; weighing candidates by the evidence in x can do better.
+    :math:`(K - 1) s^2 / n`; the proxy :math:`\tau^2` is estimated from the departures along
+    their leading axes. The threshold is necessary, not sufficient; where it and the
+    held-out gain differ, trust the gain. It holds for correctors that use z alone;
+    weighting candidates by the evidence in x can do better.
 
     Args:
         context: One entry per observation.
@@ -200,15 +204,15 @@ def weak_context(
     )
     none, marginal, total = (held.loss(one) for one in (0.0, held.marginal, held.predicted))
     n = len(held.delta)
-    variances = _variances(as_entries(context, num_rows=n), held)
+    variances = _variances(read_context(context, n), held)
     proxy = _proxy(held.delta)
     whole = none.mean().item()
     error = estimation_error(variances.num_regimes, n, variances.residual)
     value = getattr(information, "value", information)
     return WeakContext(
-        marginal=held.share(none, marginal),
-        conditional=held.share(marginal, total),
-        total=held.share(none, total),
+        marginal=held.gain(none, marginal),
+        conditional=held.gain(marginal, total),
+        total=held.gain(none, total),
         size=(whole / held.delta.shape[1]) ** 0.5,
         num_triples=n,
         num_regimes=variances.num_regimes,
@@ -246,7 +250,7 @@ class _Variances:
 
 
 def _proxy(delta: Tensor) -> float:
-    """Estimate the sub-Gaussian proxy of departures ``(n, dim_x)``; 0 if all are equal."""
+    """Gain the sub-Gaussian proxy of departures ``(n, dim_x)``; 0 if all are equal."""
     centred = delta - delta.mean(dim=0)
     axes = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -LEADING_AXES:]
     along = (centred @ axes).T
@@ -255,17 +259,16 @@ def _proxy(delta: Tensor) -> float:
     )
 
 
-def _variances(entries: Entries, held: HeldOut) -> _Variances:
+def _variances(reading: ContextReading, held: HeldOut) -> _Variances:
     """Split the variance into what lies within regimes and what lies between them."""
     delta = held.delta
     n = len(delta)
     centred = delta - delta.mean(dim=0)
     whole = centred.square().sum().item()
-    _, numbers = distinct(entries)
-    codes = torch.from_numpy(numbers).long()
-    count = codes.bincount().to(delta)
-    num_regimes = len(count)
-    if 2 * num_regimes <= n:
+    if set(reading.kinds) == {"regimes"} and 2 * reading.num_distinct <= n:
+        codes = torch.from_numpy(np.unique(reading.codes, return_inverse=True)[1])
+        count = codes.bincount().to(delta)
+        num_regimes = len(count)
         sums = torch.zeros(num_regimes, delta.shape[1], dtype=delta.dtype)
         means = sums.index_add_(0, codes, centred) / count[:, None]
         inside = (centred - means[codes]).square().sum().item()
@@ -276,3 +279,75 @@ def _variances(entries: Entries, held: HeldOut) -> _Variances:
     residual = held.residual_variance
     num_shifts = min(round(held.num_shifts), n)
     return _Variances(num_shifts, False, residual, whole / (n - 1) - residual)  # noqa: FBT003
+
+
+def _run(subject: Subject) -> WeakContext:
+    return weak_context(
+        subject.entries,
+        subject.x_obs,
+        subject.x_sim,
+        corrector=subject.unfitted,
+        information=subject.found("information"),
+        groups=subject.groups,
+        seed=derive(subject.seed, "correction"),
+    )
+
+
+def _answer(found: WeakContext) -> str:
+    needed = ""
+    if found.num_needed is not None and found.conditional.low > 0:
+        needed = f"; about {found.num_needed} triples give 90 % of what the context can"
+    return (
+        f"It removes {found.total} of a departure of {found.size:.2g} standard deviations, "
+        f"on rows held out: the mean removes {found.marginal}, the context adds "
+        f"{found.conditional}{needed}"
+    )
+
+
+def _draw(check: Findings) -> Picture | None:
+    """Draw what each part removes, of the departure and of the posterior's gap."""
+    from ma_sbi.display.drawing import AFTER, BEFORE, INK, OTHER, side_by_side
+
+    weak, parts, affine = map(check.found, ("weak_context", "three_way", "affine"))
+    if weak is None:
+        return None
+    series = [("of the departure (shift)", AFTER, weak)]
+    if affine is not None:
+        series.append(("of the departure (affine)", OTHER, affine))
+    if parts is not None and parts.gap is not None and not parts.gap.total.blank:
+        series.append(("of the posterior's gap", BEFORE, parts.gap))
+    figure, (ax,) = side_by_side(1.6 + 0.6 * len(series))
+    height = 0.75 / len(series)
+    lowest = 0.0
+    for number, (label, colour, source) in enumerate(series):
+        gains = [source.marginal, source.conditional, source.total]
+        place = np.arange(3) + (number - (len(series) - 1) / 2) * height
+        middle = np.array([one.value for one in gains], float)
+        ends = np.array([[one.low, one.high] for one in gains], float)
+        error = np.abs(ends.T - middle)
+        ax.barh(place, middle, height * 0.85, color=colour, label=label, alpha=0.85)
+        ax.errorbar(middle, place, xerr=error, fmt="none", ecolor=INK, capsize=3, lw=1)
+        lowest = min(lowest, float(np.nanmin(ends)))
+    ax.axvline(0, color=INK, lw=0.8)
+    ax.set_yticks(range(3), ["the mean alone", "the context adds", "both"])
+    ax.invert_yaxis()
+    ax.set_xlim(max(-1.5, min(-0.05, lowest * 1.1)), 1.1)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    if len(series) > 1:
+        figure.legend(loc="outside lower center", ncols=len(series))
+    return Picture(
+        "What a correction removes",
+        "On rows held out, with 95 % intervals. A bar below zero is harm; an interval that "
+        "contains zero shows nothing.",
+        figure,
+    )
+
+
+DIAGNOSTIC = Diagnostic(
+    "weak_context",
+    "What does a correction gain?",
+    _run,
+    needs=("x_sim",),
+    answer=_answer,
+    draw=_draw,
+)

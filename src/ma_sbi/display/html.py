@@ -1,6 +1,6 @@
-"""What our pages share: their look, their head, and text that is only text.
+"""What our pages share: their style, their head, and text that is only text.
 
-A page needs nothing else: no network, no other file. All text goes through :func:`text`; a
+A page needs no network and no other file. All text goes through :func:`text`, because a
 context may contain anything.
 """
 

@@ -76,6 +76,10 @@ class Amortized(ABC):
             ]
         return torch.cat(passes) if len(passes) > 1 else passes[0]
 
+    def quick(self) -> Amortized:
+        """Return the same posterior with its quick sampler; itself if it has only one."""
+        return self
+
     def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
         if self.training_range is not None:

@@ -38,6 +38,8 @@ KIND = "ddpm"
 Schedule = Literal["paper", "rescaled"]
 Decay = Literal["none", "cosine"]
 Sampler = Literal["ancestral", "deterministic"]
+# With so few steps a sampler is quick.
+FEW_STEPS = 50
 
 
 def noise_schedule(schedule: Schedule = "paper", num_steps: int = 200) -> Tensor:
@@ -244,6 +246,10 @@ class DiffusionPosterior(Amortized):
                 taken once.
         """
         return self._with_sampler("deterministic", num_steps)
+
+    def quick(self) -> DiffusionPosterior:
+        """Return the model with few deterministic steps; itself if it takes few."""
+        return self.deterministic() if len(self.steps) > FEW_STEPS else self
 
     def ancestral(self, num_steps: int) -> DiffusionPosterior:
         """Return the same model with the ancestral sampler on fewer steps.

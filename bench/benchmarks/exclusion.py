@@ -1,6 +1,6 @@
 """Size and power of the exclusion test: clean contexts, and planted leaks.
 
-    python benchmarks/exclusion.py --csv benchmarks/results/exclusion_power.csv
+    python bench/benchmarks/exclusion.py --csv bench/benchmarks/results/exclusion_power.csv
 
 Power is the share of repetitions in which a planted leak is found, at the 5 % level. The
 paper's table is an experiment: `ma-sbi reproduce exclusion`.

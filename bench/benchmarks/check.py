@@ -1,13 +1,13 @@
 """What `ma_sbi.check` says where the right answer is known beforehand.
 
-    python benchmarks/check.py --csv benchmarks/results/check.csv
+    python bench/benchmarks/check.py --csv bench/benchmarks/results/check.csv
 
 The default seed was not looked at while thresholds of the check were chosen.
 
-Worlds: five tasks whose context tells the regime, tells nothing, is right half of the
-time, or has nothing to tell; contexts that leak theta, with and without a departure; and
-the COVID and instruction data (with MA_SBI_DATA), where policies and instructions change
-theta itself. The answer expected of each was written down before the first run:
+Worlds: five tasks whose context names the regime, is independent of it, is right half of
+the time, or has no departure to explain; contexts that depend on theta; and the COVID and
+instruction data (with MA_SBI_DATA), where policies and instructions change theta itself.
+The answer expected of each was written down before the first run:
 
 - informative, a shift: "use"; informative, but the departure depends on x (the delays of
   sir_delay): "use with care", since a shift is the wrong family;
@@ -22,36 +22,63 @@ theta itself. The answer expected of each was written down before the first run:
 import argparse
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from exclusion import covid, leaks, response_times
+from exclusion import leaks
 
-from ma_sbi import check
-from ma_sbi_bench.tasks import get_task
+from ma_sbi import check, fit_flow
+from ma_sbi.simulation import sample_prior
+from ma_sbi_bench.real import (
+    PAPER_COUNTRIES,
+    covid_windows,
+    load_covid,
+    load_response_times,
+)
+from ma_sbi_bench.real.covid.study import WindowStudy
+from ma_sbi_bench.real.instructions.study import InstructionStudy, cut_cells
+from ma_sbi_bench.tasks import DDM, get_task
+from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 TASKS = ("gaussian_linear", "slcp", "two_moons", "sir_delay", "ddm")
 LEAKS = ("sign of theta_1", "|theta_3| large", "quartile of theta_1", "spread of theta")
 NUM_ROWS = 1000
+RESPONSE_TIMES = ("forstmann2008", "cavanagh2011_dbs")
+TRIALS_PER_CELL = 100
 
 
-def worlds(seed):
+def worlds(seed, simulations):
     """Yield name, kind, the verdicts that are right, and what `check` is given."""
     for name in TASKS:
         yield from task_worlds(name, seed)
         yield from leak_worlds(name, seed)
     try:
-        for source in (covid, response_times):
-            # Their posteriors were trained with seed 0.
-            for name, stand_in, context, x_sim, x_obs, _ in source(Path("build"), 0):
-                if stand_in == "predicted" and len(x_obs) >= 20:
-                    given = {"x_obs": x_obs, "context": context}
-                    yield name, "predicted", {"do not use"}, given | {"x_sim": x_sim}
-                    yield name, "no x_sim", {"use with care"}, given
+        for name, context, x_sim, x_obs in real_data(simulations):
+            given = {"x_obs": x_obs, "context": context}
+            yield name, "predicted", {"do not use"}, given | {"x_sim": x_sim}
+            yield name, "no x_sim", {"use with care"}, given
     except (OSError, ValueError) as error:
         print(f"real data not run: {error}")
+
+
+def real_data(simulations):
+    """Yield name, context, what the posterior of each row predicts of it, and x_obs."""
+
+    def trained(task):
+        theta = sample_prior(task.prior, simulations, seed=0)
+        return fit_flow(task.prior, theta, task.simulate(theta, seed=0), seed=0)
+
+    windows = covid_windows(load_covid(), PAPER_COUNTRIES)
+    fortnight = FortnightSimulator()
+    study = WindowStudy(windows, fortnight, trained(fortnight), seed=0)
+    yield "covid", windows.table["regime"].astype(str).tolist(), study.predicted, study.x
+    ddm = DDM(TRIALS_PER_CELL)
+    posterior = trained(ddm)
+    for name in RESPONSE_TIMES:
+        cells = cut_cells(load_response_times(name), TRIALS_PER_CELL, seed=0)
+        study = InstructionStudy(cells, ddm, posterior, seed=0)
+        yield name, cells.table["regime"].tolist(), study.predicted, study.x
 
 
 def task_worlds(name, seed):
@@ -68,15 +95,15 @@ def task_worlds(name, seed):
         yield name, setting, right, given
         if setting == "informative":
             rng = np.random.default_rng(seed)
-            told = rng.random(NUM_ROWS) < 0.5
+            right_half = rng.random(NUM_ROWS) < 0.5
             other = rng.permutation(draws.context)
-            noisy = np.where(told, draws.context, other).tolist()
+            noisy = np.where(right_half, draws.context, other).tolist()
             kind, right = "right half of the time", {"use with care"}
             yield name, kind, right, given | {"context": noisy}
 
 
 def marginal_verdicts(draws):
-    """Say what is right if the context tells nothing, from the true departures."""
+    """Say what is right if the context explains nothing, from the true departures."""
     delta = (draws.x_obs - draws.x_sim) / draws.x_sim.std(dim=0).clamp(min=1e-9)
     share = delta.mean(dim=0).square().sum() / delta.square().sum(dim=1).mean()
     verdicts = set()
@@ -88,7 +115,7 @@ def marginal_verdicts(draws):
 
 
 def leak_worlds(name, seed):
-    """Make contexts that tell theta; a departure that they also tell changes nothing."""
+    """Make contexts that depend on theta, with a departure that depends on them."""
     draws = get_task(name, setting="well_specified").draw(NUM_ROWS, seed=seed)
     rng = np.random.default_rng(seed)
     planted = leaks(draws.theta.numpy(), rng)
@@ -106,7 +133,7 @@ def main(given):
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     rows = []
-    for name, kind, right, data in worlds(given.seed):
+    for name, kind, right, data in worlds(given.seed, given.simulations):
         start = time.perf_counter()
         found = check(**data, seed=given.seed)
         rows.append(
@@ -133,4 +160,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--csv")
+    parser.add_argument(
+        "--simulations", type=int, default=50_000, help="behind the posteriors of real data"
+    )
     main(parser.parse_args())

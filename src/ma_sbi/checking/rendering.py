@@ -1,0 +1,130 @@
+"""A check as a table in the terminal, and as a page with pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+import ma_sbi
+from ma_sbi.checking.result import Check
+from ma_sbi.diagnostics.registry import DIAGNOSTICS
+from ma_sbi.display.html import document, text
+from ma_sbi.display.text import printable
+
+__all__ = ["pictures", "to_page", "to_terminal"]
+
+# For the terminal and for the page.
+COLOURS = {
+    "use": ("green", "#2e8b57"),
+    "use the marginal part only": ("cyan", "#1f7fb5"),
+    "use with care": ("yellow", "#b7791f"),
+    "do not use": ("red", "#c0392b"),
+}
+
+STYLE = """
+.verdict { border-left: .5rem solid var(--tone); background: var(--card);
+  padding: 1rem 1.25rem; border-radius: .4rem; }
+.verdict strong { display: block; font-size: 1.7rem; line-height: 1.2; color: var(--tone); }
+.verdict ul { margin: .75rem 0 0; padding-left: 1.1rem; }
+dl.skipped { color: var(--faint); font-size: .9rem; }
+dl { display: grid; grid-template-columns: minmax(9rem, 1fr) 2.4fr; margin: 0; }
+dt, dd { margin: 0; padding: .55rem .75rem .55rem 0; border-top: 1px solid var(--line); }
+dt { font-weight: 600; }
+dl.skipped dt { font-weight: 400; }
+pre { white-space: pre-wrap; background: var(--card); padding: 1rem; border-radius: .4rem;
+  font-size: .85rem; }
+@media (max-width: 36rem) {
+  dl { grid-template-columns: 1fr; } dd { border-top: 0; padding-top: 0; } }
+"""
+
+
+def to_terminal(check: Check) -> RenderableType:
+    """Lay a check out. Everything is ``Text``, in which markup is only characters."""
+    colour, _ = COLOURS[check.verdict]
+    reasons = "\n".join(f"- {reason}" for reason in check.reasons)
+    verdict = Panel(
+        Text(printable(reasons)),
+        title=Text(f" {check.verdict.upper()} ", style=f"bold {colour}"),
+        border_style=colour,
+        title_align="left",
+    )
+    parts: list[RenderableType] = [verdict, Text(_size(check)), _table(check.answers())]
+    if check.skipped():
+        parts.append(_table(check.skipped(), title="Not run"))
+    parts.append(Text(printable(str(check.advice))))
+    parts += [Text(printable(f"note: {note}"), style="dim") for note in check.notes]
+    return Group(*parts)
+
+
+def _table(answers: Mapping[str, str], title: str | None = None) -> Table:
+    table = Table(box=SIMPLE, show_header=False, pad_edge=False, title=title)
+    table.title_justify = "left"
+    table.add_column("Question", ratio=2, style="bold" if title is None else "")
+    table.add_column("Answer", ratio=5)
+    for question, answer in answers.items():
+        table.add_row(Text(question), Text(printable(answer)))
+    return table
+
+
+def to_page(check: Check) -> str:
+    """Make a page that needs no network, no script and no other file."""
+    _, tone = COLOURS[check.verdict]
+    name = text(check.verdict[:1].upper() + check.verdict[1:])
+    parts = [
+        "<h1>ma-sbi check</h1>",
+        f"<div class='verdict' style='--tone: {tone}'><strong>{name}</strong>"
+        f"{_list(check.reasons)}</div>",
+        f"<p class='faint'>{_size(check)}</p>",
+        "<h2>What to use</h2>",
+        f"<p>{text(check.advice.corrector or 'The posterior as it is')}</p>",
+        f"<pre>{text(check.advice.code)}</pre>",
+        _list(check.advice.reasons),
+    ]
+    drawn = pictures(check)
+    if drawn:
+        parts += ["<h2>Pictures</h2>", "<div class='pictures'>", *drawn, "</div>"]
+    parts += ["<h2>Questions and answers</h2>", _definitions(check.answers())]
+    if check.skipped():
+        parts += ["<h2>Not run</h2>", _definitions(check.skipped(), "skipped")]
+    if check.notes:
+        parts += ["<h2>Notes</h2>", _list(check.notes)]
+    parts.append(f"<p class='faint'>Written by ma-sbi {text(ma_sbi.__version__)}.</p>")
+    return document(f"ma-sbi check: {check.verdict}", "\n".join(parts), style=STYLE)
+
+
+def pictures(check: Check) -> list[str]:
+    """Draw what the diagnostics can draw, as HTML."""
+    from ma_sbi.display.drawing import page_style, svg
+
+    drawn = []
+    with page_style():
+        for diagnostic in DIAGNOSTICS.values():
+            picture = None if diagnostic.draw is None else diagnostic.draw(check)
+            if picture is not None:
+                drawn.append(
+                    f"<figure><h3>{text(picture.title)}</h3>\n"
+                    f"{svg(picture.figure, picture.title)}\n"
+                    f"<figcaption>{text(picture.caption)}</figcaption></figure>"
+                )
+    return drawn
+
+
+def _size(check: Check) -> str:
+    return (
+        f"{check.num_rows} rows, {check.num_contexts} different contexts, "
+        f"{check.dim_x} columns of x"
+    )
+
+
+def _definitions(answers: Mapping[str, str], style: str = "") -> str:
+    rows = (f"<dt>{text(one)}</dt><dd>{text(two)}</dd>" for one, two in answers.items())
+    return f"<dl class='{style}'>{''.join(rows)}</dl>"
+
+
+def _list(sentences: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{text(one)}</li>' for one in sentences)}</ul>"

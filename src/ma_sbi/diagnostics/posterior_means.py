@@ -1,0 +1,87 @@
+"""Whether posterior means depend on the context, before and after the correction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ma_sbi.diagnostics.dependence import Dependence, dependence_test
+from ma_sbi.diagnostics.diagnostic import Diagnostic
+from ma_sbi.diagnostics.exclusion import held_out_r2
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.randomness import derive
+from ma_sbi.scaling import column_scale
+
+if TYPE_CHECKING:
+    from ma_sbi.diagnostics.subject import Subject
+
+__all__ = ["DIAGNOSTIC", "PosteriorMeans"]
+
+
+@dataclass(frozen=True)
+class PosteriorMeans:
+    """How posterior means depend on the context.
+
+    Attributes:
+        before: Test of dependence, observations as they are.
+        after: Corrected; None without a correction.
+        share_before: Held-out share of the means' variance that the context explains.
+        share_after: The same, corrected.
+    """
+
+    before: Dependence
+    after: Dependence | None
+    share_before: float
+    share_after: float | None
+
+    @property
+    def move(self) -> bool:
+        """Whether they depend on the context, after the correction if there is one."""
+        test = self.before if self.after is None else self.after
+        share = self.share_before if self.share_after is None else self.share_after
+        return test.p_value <= THRESHOLDS.means_move and share > THRESHOLDS.means_share
+
+    def __str__(self) -> str:
+        text = (
+            f"the context explains {max(self.share_before, 0):.0%} of the variance of "
+            f"posterior means (p = {self.before.p_value:.2g})"
+        )
+        if self.after is not None and self.share_after is not None:
+            text += (
+                f", {max(self.share_after, 0):.0%} after correction "
+                f"(p = {self.after.p_value:.2g})"
+            )
+        return text
+
+
+def _run(subject: Subject) -> PosteriorMeans:
+    posterior, num_draws = subject.quick_posterior, subject.budget.draws_of_means
+    rows, corrected = subject.some(subject.budget.means, "means")
+    seed = derive(subject.seed, "means")
+    options: dict[str, Any] = {
+        "encoder": rows.encoder,
+        "groups": rows.groups,
+        "seed": seed,
+    }
+
+    def test(x: Tensor) -> tuple[Dependence, float]:
+        draws = posterior.sample(num_draws, x.float(), seed=derive(seed, "draws"))
+        mean = draws.double().mean(dim=0).cpu()
+        mean = (mean - mean.mean(dim=0)) / column_scale(mean)
+        return (
+            dependence_test(mean, rows.entries, **options),
+            held_out_r2(mean, rows.entries, **options),
+        )
+
+    before, share_before = test(rows.x_obs)
+    if corrected is None:
+        return PosteriorMeans(before, None, share_before, None)
+    after, share_after = test(corrected)
+    return PosteriorMeans(before, after, share_before, share_after)
+
+
+DIAGNOSTIC = Diagnostic(
+    "means", "Do posterior means move with the context?", _run, needs=("posterior",)
+)

@@ -1,0 +1,55 @@
+"""Every threshold on which the verdict of a check depends, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["THRESHOLDS", "Thresholds"]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Levels of tests, and sizes below which an effect does not count.
+
+    They were fixed on other seeds than those of ``bench/benchmarks/check.py``, which
+    compares verdicts with answers that were written down beforehand.
+
+    Attributes:
+        leak_found: Level at which a dependence of simulations or theta on the context is a
+            leak. Strict, because a leak forbids the correction.
+        leak_suspected: Level at which it is suspected to be one, which asks for care.
+        leak_that_matters: Share of the variance of one column that a leak must explain to
+            matter: the paper's threshold.
+        leak_power: Probability of finding such a leak, below which finding none says
+            little. The usual value.
+        dependence: Level of tests whose result alone forbids nothing.
+        unusual: Level at which observations differ from simulations, or from what the
+            posterior predicts. Stricter than usual, because all diagnostics look at the
+            same rows.
+        little_left: Share of the departure that may be left even if a test still sees it:
+            with many rows every test sees something.
+        outside_range: Share of corrected observations that may lie far outside the
+            training range of the posterior.
+        mostly_within: Share of the departure's variance within contexts, above which one
+            shift per context leaves most of the departure.
+        coverage_slack: How far regions may fall short of their level.
+        means_move: Level at which posterior means depend on the context.
+        means_share: Share of the means' variance that the context must explain as well:
+            with many rows every dependence is seen.
+    """
+
+    leak_found: float = 0.001
+    leak_suspected: float = 0.01
+    leak_that_matters: float = 0.10
+    leak_power: float = 0.8
+    dependence: float = 0.05
+    unusual: float = 0.01
+    little_left: float = 0.1
+    outside_range: float = 0.01
+    mostly_within: float = 0.5
+    coverage_slack: float = 0.05
+    means_move: float = 0.01
+    means_share: float = 0.05
+
+
+THRESHOLDS = Thresholds()
