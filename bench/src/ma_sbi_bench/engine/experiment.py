@@ -1,10 +1,10 @@
-"""What every experiment offers: a grid of cells, and tables and figures of their rows."""
+"""What every experiment offers: a grid of cells, and how a cell is run."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 
@@ -13,8 +13,7 @@ if TYPE_CHECKING:  # processes that only run cells start without them
     from matplotlib.figure import Figure
 
     from ma_sbi_bench.engine.budget import Budget
-    from ma_sbi_bench.engine.models import Laboratory
-    from ma_sbi_bench.tables.comparing import Line
+    from ma_sbi_bench.engine.models import Models
 
 __all__ = ["Experiment"]
 
@@ -24,38 +23,30 @@ class Experiment(ABC):
 
     Attributes:
         name: Name on the command line, and of its file of results.
-        version: Raised when the meaning of its cells changes; older cells are then done
-            anew.
+        version: Raised when the meaning of its cells changes; older cells are then run
+            again.
         title: What it is, in a few words.
         place: Where the paper has it; empty if it is ours.
         note: What a reader of its tables should know.
     """
 
-    name: ClassVar[str]
-    version: ClassVar[int] = 1
-    title: ClassVar[str]
-    place: ClassVar[str] = ""
-    note: ClassVar[str] = ""
+    name: str
+    version: int = 1
+    title: str
+    place: str = ""
+    note: str = ""
 
     @abstractmethod
     def cells(self, budget: Budget) -> Sequence[Cell]:
-        """List what is to be done."""
+        """List all cells."""
 
     @abstractmethod
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models, /) -> Sequence[Measurement]:
         """Compute the numbers of a cell."""
 
     @abstractmethod
-    def lines(self, rows: pd.DataFrame) -> Sequence[Line]:
+    def lines(self, rows: pd.DataFrame) -> Sequence[Any]:
         """Put finished rows beside the paper's, as far as there are any."""
-
-    def backbones(self, cell: Cell) -> Sequence[Backbone]:
-        """Name the posteriors that a cell needs; none here."""
-        return ()
-
-    def cost(self, cell: Cell) -> float:
-        """Guess how long a cell takes, in any unit; the longest start first."""
-        return 0.0
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw finished rows; a figure for each name, which is also its caption's key."""
@@ -65,12 +56,20 @@ class Experiment(ABC):
         """Say what each figure shows."""
         return {}
 
+    def backbones(self, cell: Cell) -> Sequence[Backbone]:
+        """Name the posteriors that a cell needs; none here."""
+        return ()
+
+    def cost(self, cell: Cell) -> float:
+        """Guess how long a cell takes, in any unit; the longest start first."""
+        return 0.0
+
     def missing(self, cell: Cell) -> str:
-        """Say what is not at hand to run a cell, such as data; empty if nothing is."""
+        """Say what a cell needs and is not here, such as data; empty if nothing."""
         return ""
 
     def what_is_missing(self, cells: Iterable[Cell]) -> str:
-        """Say all that is not at hand to run some cells; empty if nothing is."""
+        """Say everything that some cells need and is not here; empty if nothing."""
         return "; ".join(dict.fromkeys(filter(None, map(self.missing, cells))))
 
     def cell(self, method: str, **known: Any) -> Cell:
