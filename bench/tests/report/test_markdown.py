@@ -23,7 +23,8 @@ def test_there_is_a_page_of_verdicts_and_one_per_experiment(tmp_path):
     assert re.search(r"```{toctree}\n:hidden:\n\nresults/fake\n```", text)
     assert "0.722" not in text
     text = (page.parent / "results" / "fake.md").read_text(encoding="utf-8")
-    assert text.startswith("# Fake & sound\n\nTable 9, `fake`, 21 of 21 cells finished.")
+    assert text.startswith("# Fake & sound\n\nIn the paper: Table 9. Experiment `fake`, ")
+    assert "21 of 21 cells finished.\n" in text
     assert "What `ours` is \\<here>." in text
     assert re.search(
         r"^\| ours \| 400 \| better \| 0\.750 \| 0\.722 \[", text, re.MULTILINE

@@ -44,9 +44,9 @@ class Experiment(ABC):
     def run(self, cell: Cell, models: Models, /) -> Sequence[Measurement]:
         """Compute the numbers of a cell."""
 
-    @abstractmethod
     def lines(self, rows: pd.DataFrame) -> Sequence[Any]:
         """Put finished rows beside the paper's, as far as there are any."""
+        return ()
 
     def figures(self, rows: pd.DataFrame) -> Mapping[str, Figure]:
         """Draw finished rows; a figure for each name, which is also its caption's key."""

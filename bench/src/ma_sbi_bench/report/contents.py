@@ -156,7 +156,7 @@ class Section:
 
     def blocks(self, *, figures: bool = True) -> Iterator[Block]:
         """Show all of it; figures are drawn in the style that is set."""
-        yield Paragraph(", ".join(filter(None, self._about())) + ".", "faint")
+        yield Paragraph(self._about, "faint")
         if self.experiment.note:
             yield Paragraph(self.experiment.note)
         if self.warning:
@@ -168,13 +168,14 @@ class Section:
         if counts:
             yield Paragraph(f"Settings: {counts}.", "faint")
 
-    def _about(self) -> Iterator[str]:
-        yield self.experiment.place
-        yield f"`{self.experiment.name}`"
-        if self.cells:
-            yield f"{self.num_finished} of {len(self.cells)} cells finished"
-        if self.num_finished < len(self.cells):
-            yield "so its verdicts are provisional"
+    @property
+    def _about(self) -> str:
+        place, num = self.experiment.place, len(self.cells)
+        said = f"In the paper: {place}. " if place else ""
+        said += f"Experiment `{self.experiment.name}`"
+        said += f", {self.num_finished} of {num} cells finished" if num else ""
+        provisional = ", so its verdicts are provisional"
+        return said + (provisional if self.num_finished < num else "") + "."
 
     def _draw(self) -> list[Drawn] | list[Paragraph]:
         captions = self.presentation.captions
