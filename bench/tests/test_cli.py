@@ -141,7 +141,7 @@ def test_a_scheduler_that_goes_away_is_said_in_a_sentence(experiments, monkeypat
     def gone(*_, **__):
         raise ValueError("the scheduler at tcp://there:1 is gone")
 
-    monkeypatch.setattr(commands, "check_request", lambda *_: None)
+    monkeypatch.setattr(commands, "check", lambda *_: None)
     monkeypatch.setattr(commands, "run", gone)
     result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://there:1"])
     assert result.exit_code == 1

@@ -78,9 +78,9 @@ def reproduce(
             names or [], Budget(quick=quick, seeds=seeds), out, results, fresh=fresh
         )
         if listing or not names:
-            commands.list_experiments(asked, as_json=json)
+            commands.list_cells(asked, as_json=json)
             return
-        commands.check_request(asked, workers, scheduler)
+        commands.check(asked, workers, scheduler)
     raise typer.Exit(
         commands.reproduce(asked, num_workers=workers, scheduler=scheduler, as_json=json)
     )

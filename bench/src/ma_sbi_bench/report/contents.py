@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -96,7 +96,7 @@ class Paragraph(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A figure with its name and what it shows."""
+    """A figure: its name, which starts with that of its experiment, and what it shows."""
 
     name: str
     caption: str
@@ -178,16 +178,19 @@ class Section:
         return said + (provisional if self.num_finished < num else "") + "."
 
     def _draw(self) -> list[Drawn] | list[Paragraph]:
-        captions = self.presentation.captions
+        captions, own = self.presentation.captions, self.experiment.name
         try:
-            drawn = self.presentation.figures(self.rows)
+            figures = self.presentation.figures(self.rows)
         except Exception as error:  # noqa: BLE001 (shown, and the others are drawn)
-            name = self.experiment.name
-            reason = f"The figures of {name} could not be drawn: {in_one_line(error)}"
+            reason = f"The figures of {own} could not be drawn: {in_one_line(error)}"
             return [Paragraph(reason, "warning")]
         return [
-            Drawn(name, captions.get(name) or name.replace("_", " "), figure)
-            for name, figure in drawn.items()
+            Drawn(
+                name if name.startswith(own) else f"{own}_{name}",
+                captions.get(name) or name.replace("_", " "),
+                figure,
+            )
+            for name, figure in figures.items()
         ]
 
 
@@ -344,6 +347,12 @@ class Report:
             ],
             "provenance": asdict(self.provenance),
         }
+
+
+def warnings_in(blocks: Iterable[Block]) -> list[str]:
+    """Collect what could not be made."""
+    kept = (one for one in blocks if isinstance(one, Paragraph))
+    return [one.text for one in kept if one.kind == "warning"]
 
 
 def gather(

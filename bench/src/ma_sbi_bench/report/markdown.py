@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from ma_sbi.display.text import printable
-from ma_sbi_bench.report.contents import RULE, Block, Drawn, Paragraph, Report
+from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report, warnings_in
 from ma_sbi_bench.report.tables import Table
 
 __all__ = ["write_markdown"]
@@ -39,14 +39,10 @@ def write_markdown(report: Report, path: Path) -> list[str]:
         name = section.experiment.name
         with mpl.rc_context(STYLE):
             blocks = list(section.blocks())
-            parts = [_block(_named(one, name), folder) for one in blocks]
+            parts = [_block(one, folder) for one in blocks]
         _write(folder / f"{name}.md", report.heading(section), [*parts, back])
         names.append(name)
-        warnings += [
-            one.text
-            for one in blocks
-            if isinstance(one, Paragraph) and one.kind == "warning"
-        ]
+        warnings += warnings_in(blocks)
     pages = {
         one.experiment.title: f"{folder.name}/{one.experiment.name}.md"
         for one in report.shown
@@ -84,13 +80,6 @@ def write_markdown(report: Report, path: Path) -> list[str]:
 def _write(path: Path, title: str, parts: list[str]) -> None:
     text = "\n\n".join([f"# {_plain(title)}", *filter(None, parts)])
     path.write_text(f"{text}\n", encoding="utf-8")
-
-
-def _named(block: Block, experiment: str) -> Block:
-    """Let the name of a figure start with that of its experiment."""
-    if not isinstance(block, Drawn) or block.name.startswith(experiment):
-        return block
-    return block._replace(name=f"{experiment}_{block.name}")
 
 
 def _block(block: Block, folder: Path, links: Mapping[str, str] | None = None) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 
 import ma_sbi
 from ma_sbi.display.drawing import page_style, svg
 from ma_sbi.display.html import document, text
-from ma_sbi_bench.report.contents import RULE, Block, Drawn, Paragraph, Report, Section
+from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report, Section, warnings_in
 from ma_sbi_bench.report.tables import Entry, Table
 
 __all__ = ["write_page"]
@@ -50,17 +51,13 @@ def write_page(report: Report, path: Path) -> list[str]:
 
 
 def _section(section: Section, heading: str, warnings: list[str]) -> str:
-    parts, pictures = [], []
     with page_style(math=True):
-        for block in section.blocks():
-            if isinstance(block, Drawn):
-                pictures.append(_block(block))
-                continue
-            parts.append(_block(block))
-            if isinstance(block, Paragraph) and block.kind == "warning":
-                warnings.append(block.text)
-    if pictures:
-        parts.append(f"<div class='pictures'>{''.join(pictures)}</div>")
+        blocks = list(section.blocks())
+        parts = [
+            f"<div class='{kind.__name__.lower()}'>{''.join(map(_block, some))}</div>"
+            for kind, some in groupby(blocks, type)
+        ]
+    warnings += warnings_in(blocks)
     name = text(section.experiment.name)
     return "\n".join(
         [f"<section id='{name}'>", f"<h2>{text(heading)}</h2>", *parts, "</section>"]
