@@ -1,15 +1,23 @@
-"""Tests for the commands of the bench, as they join ``ma-sbi``."""
+"""Tests for the commands that the bench adds to the command line."""
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from bench.tests.report.fake import PRESENTATIONS as FAKE_PRESENTATIONS
+from bench.tests.report.fake import Breaking, Fake, Lacking, Second
 from ma_sbi.cli import app
+from ma_sbi_bench.engine import running, workers
 from ma_sbi_bench.methods import METHODS
+from ma_sbi_bench.report import commands
+from ma_sbi_bench.report.progress import ProgressDisplay
+from ma_sbi_bench.tables.presentation import PRESENTATIONS
+from ma_sbi_bench.tables.registry import EXPERIMENTS
 
 runner = CliRunner()
 
@@ -25,7 +33,7 @@ def test_every_method_is_listed_with_what_it_needs():
     assert "theta*" in needs["concat"]
 
 
-def test_one_method_is_told_in_full():
+def test_one_method_is_described_in_full():
     output = runner.invoke(app, ["methods", "concat"]).output
     assert "with_simulations" in output
     assert "true parameters" in output
@@ -40,22 +48,18 @@ def test_an_unknown_method_is_refused_with_the_known_ones():
 @pytest.fixture
 def experiments(monkeypatch, tmp_path):
     """Put experiments that take no time in the place of the paper's."""
-    from bench.tests.report.fake import Breaking, Fake, Lacking, Second
-    from ma_sbi_bench import reproducing
-    from ma_sbi_bench.engine import running
-    from ma_sbi_bench.tables.registry import EXPERIMENTS
-
     # In this process: another one takes seconds to start. The engine has tests of its own.
     monkeypatch.setattr(
-        reproducing, "run", lambda work, heard, **how: running.run(work, heard=heard)
+        commands, "run", lambda work, on_done, **how: running.run(work, on_done=on_done)
     )
-    before = dict(EXPERIMENTS)
-    EXPERIMENTS.clear()
-    EXPERIMENTS.update({one.name: one() for one in (Fake, Second, Breaking, Lacking)})
+    fakes = {one.name: one() for one in (Fake, Second, Breaking, Lacking)}
+    for known, ours in ((EXPERIMENTS, fakes), (PRESENTATIONS, FAKE_PRESENTATIONS)):
+        for name in list(known):
+            monkeypatch.delitem(known, name)
+        for name, one in ours.items():
+            monkeypatch.setitem(known, name, one)
     monkeypatch.chdir(tmp_path)
-    yield EXPERIMENTS
-    EXPERIMENTS.clear()
-    EXPERIMENTS.update(before)
+    return fakes
 
 
 def _reproduce(*options):
@@ -85,10 +89,7 @@ def test_reproduce_prints_ours_beside_the_papers_and_keeps_what_is_finished(expe
 
 
 def test_reproduce_works_in_processes_of_its_own(experiments, monkeypatch):
-    from ma_sbi_bench import reproducing
-    from ma_sbi_bench.engine import running
-
-    monkeypatch.setattr(reproducing, "run", running.run)
+    monkeypatch.setattr(commands, "run", running.run)
     result = _reproduce("fake", "--seeds", "2")
     assert result.exit_code == 0, result.output
     assert "14 of 14 done" in result.stderr
@@ -96,11 +97,11 @@ def test_reproduce_works_in_processes_of_its_own(experiments, monkeypatch):
 
 def test_reproduce_speaks_json_alone_on_standard_output(experiments):
     result = _reproduce("fake", "--quick", "--json")
-    told = json.loads(result.stdout)
-    assert told["budget"] == "quick"
-    assert told["failures"] == []
-    assert told["experiments"][0]["finished"] == 14
-    assert told["experiments"][0]["lines"][0]["closed"]["value"] is None
+    found = json.loads(result.stdout)
+    assert found["budget"] == "quick"
+    assert found["failures"] == []
+    assert found["experiments"][0]["finished"] == 14
+    assert found["experiments"][0]["lines"][0]["closed"]["value"] is None
     assert "14 of 14 done" in result.stderr
 
 
@@ -125,8 +126,8 @@ def test_what_fails_stops_nothing_else_and_is_listed(experiments):
     assert "2 failed:" in result.stderr
     assert "- breaking: breaks, seed 1: RuntimeError: the <method> broke" in result.stderr
     assert "The tables of breaking could not be made: KeyError" in result.stderr
-    told = _reproduce("breaking", "--seeds", "2", "--json")
-    failures = json.loads(told.stdout)["failures"]
+    again = _reproduce("breaking", "--seeds", "2", "--json")
+    failures = json.loads(again.stdout)["failures"]
     assert failures[0]["reason"] == "RuntimeError: the <method> broke"
 
 
@@ -136,14 +137,12 @@ def test_an_experiment_that_lacks_something_is_skipped_with_the_reason(experimen
     assert "Cells of lacking are skipped: Its data are not here." in result.stderr
 
 
-def test_a_scheduler_that_goes_away_is_told_in_a_sentence(experiments, monkeypatch):
-    from ma_sbi_bench.reproducing import Reproduction
-
+def test_a_scheduler_that_goes_away_is_said_in_a_sentence(experiments, monkeypatch):
     def gone(*_, **__):
         raise ValueError("the scheduler at tcp://there:1 is gone")
 
-    monkeypatch.setattr(Reproduction, "check", lambda *_: 1)
-    monkeypatch.setattr(Reproduction, "run", gone)
+    monkeypatch.setattr(commands, "check", lambda *_: None)
+    monkeypatch.setattr(commands, "run", gone)
     result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://there:1"])
     assert result.exit_code == 1
     assert "ma-sbi reproduce: the scheduler at tcp://there:1 is gone" in result.stderr
@@ -151,17 +150,15 @@ def test_a_scheduler_that_goes_away_is_told_in_a_sentence(experiments, monkeypat
 
 
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(experiments, monkeypatch):
-    from ma_sbi_bench.report.progress import Watch
+    update, seen = ProgressDisplay.update, []
 
-    hear, heard = Watch.hear, []
-
-    def interrupted(watch, done):
-        heard.append(done.work.item)
-        hear(watch, done)
-        if len(heard) == 3:
+    def interrupted(display, done):
+        seen.append(done.work.item)
+        update(display, done)
+        if len(seen) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Watch, "hear", interrupted)
+    monkeypatch.setattr(ProgressDisplay, "update", interrupted)
     result = _reproduce("fake")
     assert result.exit_code == 130
     assert "The same command goes on from there" in result.stderr
@@ -170,7 +167,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(experiments, monkey
     assert 3 <= kept < 21
     again = _reproduce("fake")
     assert again.exit_code == 0
-    assert len(heard) == 3 + 21 - kept
+    assert len(seen) == 3 + 21 - kept
 
 
 def test_committed_rows_are_not_done_again_unless_asked(experiments):
@@ -190,7 +187,7 @@ def test_report_writes_what_is_asked_for(experiments):
     assert Path("ma-sbi-report.html").read_text("utf-8").startswith("<!doctype html>")
     options = ["--markdown", "docs/results.md", "--html", "page.html"]
     assert runner.invoke(app, ["report", "fake", *options]).exit_code == 0
-    assert Path("docs/figures/results/fake_how_far.png").exists()
+    assert Path("docs/results/figures/fake_how_far.png").exists()
     assert Path("page.html").exists()
 
 
@@ -243,11 +240,8 @@ def test_reproduce_refuses_too_little(options, experiments):
 def test_a_scheduler_that_does_not_answer_is_refused_before_any_work(
     experiments, monkeypatch
 ):
-    distributed = pytest.importorskip("distributed")
-    client = distributed.Client
-    monkeypatch.setattr(
-        distributed, "Client", lambda address, timeout: client(address, timeout="1s")
-    )
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(workers, "SECONDS_TO_ANSWER", 1.0)
     result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://127.0.0.1:1"])
     assert result.exit_code == 2
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in result.stderr
@@ -259,3 +253,12 @@ def test_without_dask_a_scheduler_is_refused_with_what_to_install(experiments, m
     result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://127.0.0.1:1"])
     assert result.exit_code == 2
     assert "pip install 'ma-sbi-bench[cluster]'" in result.stderr
+
+
+def test_the_help_does_not_wait_for_torch():
+    code = (
+        "import sys; from typer.testing import CliRunner; from ma_sbi.cli import app\n"
+        "assert CliRunner().invoke(app, ['reproduce', '--help']).exit_code == 0\n"
+        "assert not {'torch', 'matplotlib', 'sbi'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

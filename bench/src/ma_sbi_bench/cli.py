@@ -27,11 +27,11 @@ RESULTS = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Folder of committed rows, which are not done again; bench/results if None.",
+        help="Folder of committed rows, which are not run again; else bench/results.",
     ),
 ]
 QUICK = Annotated[
-    bool, typer.Option("--quick", help="A reduced budget: minutes, and little to learn.")
+    bool, typer.Option("--quick", help="A reduced budget: shows in minutes that all runs.")
 ]
 SEEDS = Annotated[
     int | None, typer.Option(min=1, help="Seeds of every experiment; else the paper's.")
@@ -53,10 +53,10 @@ def reproduce(
     out: OUT = Path("ma-sbi-reproduction"),
     results: RESULTS = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Do committed rows again as well.")
+        bool, typer.Option("--fresh", help="Run committed cells again as well.")
     ] = False,
     listing: Annotated[
-        bool, typer.Option("--list", help="Only say how far each experiment is.")
+        bool, typer.Option("--list", help="Only print how many cells are finished.")
     ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON, for other programs.")
@@ -64,7 +64,7 @@ def reproduce(
 ) -> None:
     """Check the paper: run its tables and figures, with ours beside the paper's.
 
-    What is finished is kept; the same command goes on where it was stopped.
+    Finished cells are kept; the same command continues a run that was stopped.
     """
     # Imported late: the help must not wait for torch.
     from ma_sbi_bench.engine.budget import Budget
@@ -78,9 +78,9 @@ def reproduce(
             names or [], Budget(quick=quick, seeds=seeds), out, results, fresh=fresh
         )
         if listing or not names:
-            commands.list_experiments(asked, as_json=json)
+            commands.list_cells(asked, as_json=json)
             return
-        commands.check_request(asked, workers, scheduler)
+        commands.check(asked, workers, scheduler)
     raise typer.Exit(
         commands.reproduce(asked, num_workers=workers, scheduler=scheduler, as_json=json)
     )
@@ -96,7 +96,7 @@ def report(
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Write the page to this file; ma-sbi-report.html, if nothing else."
+            help="Write the page to this file; ma-sbi-report.html without other options."
         ),
     ] = None,
     csv: Annotated[
@@ -104,7 +104,11 @@ def report(
         typer.Option(metavar="DIR", help="Write finished rows, one CSV per experiment."),
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write Markdown to this file, figures beside it.")
+        Path | None,
+        typer.Option(
+            help="Write a page of claims to this file, and one per experiment into the "
+            "folder of its name: results.md, results/*.md."
+        ),
     ] = None,
 ) -> None:
     """Write a page of what is finished: tables that sort, figures, provenance."""
@@ -179,7 +183,7 @@ def _method_table(described: list[dict[str, Any]]) -> Table:
 def _print_method(row: dict[str, Any]) -> None:
     from ma_sbi_bench.methods import NEEDS
 
-    # Cross-references are for the documentation's machine.
+    # Cross-references are for Sphinx.
     plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?([^`]+)`", r"\1", row["description"])
     typer.echo(f"{row['name']}: {plain}\n")
     typer.echo(f"Reference: {row['reference']}")

@@ -1,13 +1,13 @@
-"""Tests for ma_sbi_bench.engine.models and ma_sbi_bench.engine.training."""
+"""Tests for ma_sbi_bench.engine.models."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from ma_sbi_bench.engine import training
+from ma_sbi_bench.engine import models
 from ma_sbi_bench.engine.cell import Backbone
-from ma_sbi_bench.engine.models import Laboratory, fit_backbone
+from ma_sbi_bench.engine.models import Models, fit_backbone
 from ma_sbi_bench.tasks import get_task
 
 MAF = Backbone(
@@ -29,17 +29,15 @@ KINDS = {
 def counted(monkeypatch):
     """Count trainings."""
     trained = []
-    train = training.train
-    monkeypatch.setattr(training, "train", lambda one: trained.append(one) or train(one))
+    train = models.train
+    monkeypatch.setattr(models, "train", lambda one: trained.append(one) or train(one))
     return trained
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_posterior_is_trained_once_and_read_afterwards(tmp_path, counted, kind):
     x = torch.zeros(1, 2)
-    draws = [
-        Laboratory(tmp_path).posterior(KINDS[kind]).sample(5, x, seed=1) for _ in range(2)
-    ]
+    draws = [Models(tmp_path).posterior(KINDS[kind]).sample(5, x, seed=1) for _ in range(2)]
     assert counted == [KINDS[kind]]
     torch.testing.assert_close(draws[0], draws[1], rtol=0, atol=0)
     assert [one.name for one in tmp_path.iterdir()] == [f"{KINDS[kind].key}.posterior"]
@@ -48,10 +46,10 @@ def test_a_posterior_is_trained_once_and_read_afterwards(tmp_path, counted, kind
 def test_training_depends_on_the_definition_alone(tmp_path):
     x = torch.zeros(1, 2)
     first, again = (
-        Laboratory(tmp_path / name).posterior(MAF).sample(5, x, seed=1) for name in "ab"
+        Models(tmp_path / name).posterior(MAF).sample(5, x, seed=1) for name in "ab"
     )
     torch.testing.assert_close(first, again, rtol=0, atol=0)
-    other = Laboratory(tmp_path / "a").posterior(replace(MAF, seed=1))
+    other = Models(tmp_path / "a").posterior(replace(MAF, seed=1))
     assert not torch.equal(other.sample(5, x, seed=1), first)
 
 
@@ -59,16 +57,16 @@ def test_a_training_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def fail(backbone):
         raise RuntimeError("diverged")
 
-    monkeypatch.setattr(training, "train", fail)
-    laboratory = Laboratory(tmp_path / "posteriors")
+    monkeypatch.setattr(models, "train", fail)
+    folder = Models(tmp_path / "posteriors")
     with pytest.raises(RuntimeError, match="diverged"):
-        laboratory.posterior(MAF)
-    assert not laboratory.has(MAF)
+        folder.posterior(MAF)
+    assert not folder.has(MAF)
 
 
 def test_a_file_that_is_half_written_does_not_count(tmp_path):
     (tmp_path / f"{MAF.key}.0123.unfinished").write_bytes(b"half")
-    assert not Laboratory(tmp_path).has(MAF)
+    assert not Models(tmp_path).has(MAF)
 
 
 def test_simulations_are_those_of_the_task(tmp_path, monkeypatch):
@@ -78,9 +76,9 @@ def test_simulations_are_those_of_the_task(tmp_path, monkeypatch):
         seen.update(theta=theta, x=x, seed=seed)
         raise RuntimeError("seen enough")
 
-    monkeypatch.setitem(training.KINDS, "maf", (fit, None))
+    monkeypatch.setitem(models.kinds(), "maf", (fit, None))
     with pytest.raises(RuntimeError, match="seen enough"):
-        Laboratory(tmp_path).posterior(replace(MAF, seed=7))
+        Models(tmp_path).posterior(replace(MAF, seed=7))
     draws = get_task("gaussian_linear", dim=2).draw(200, seed=7)
     assert torch.equal(seen["theta"], draws.theta)
     assert torch.equal(seen["x"], draws.x_sim)
@@ -97,7 +95,7 @@ def test_simulations_are_those_of_the_task(tmp_path, monkeypatch):
 )
 def test_what_is_not_known_is_refused(tmp_path, backbone, message):
     with pytest.raises(ValueError, match=message):
-        Laboratory(tmp_path).posterior(backbone)
+        Models(tmp_path).posterior(backbone)
 
 
 def test_fit_backbone_is_the_training_of_a_kind():

@@ -23,7 +23,9 @@ from ma_sbi_bench.engine.cell import Backbone
 from ma_sbi_bench.engine.running import cells_in, plan, run
 from ma_sbi_bench.engine.store import Store
 
-pytestmark = pytest.mark.timeout(120)
+# Catches a hang; a slow machine takes as long as it takes.
+HANG = 1200
+pytestmark = pytest.mark.timeout(HANG)
 TINY = Tiny()
 ROOT = Path(__file__).parents[3]
 
@@ -38,7 +40,7 @@ def unbroken(tmp_path_factory):
 
 
 def same_numbers(rows, unbroken):
-    """Compare what was measured; how long a cell sleeps is in its settings and key."""
+    """Compare what was measured; whether a cell waits is in its settings and key."""
     own = ["settings", "key"]
     expected = unbroken[unbroken["seed"].isin(rows["seed"])].drop(columns=own)
     pd.testing.assert_frame_equal(
@@ -49,10 +51,10 @@ def same_numbers(rows, unbroken):
 class TestInThisProcess:
     def test_does_everything_once(self, tmp_path):
         cells = TINY.numbers(3)
-        heard = []
-        failures, rows = finish(TINY, [*cells, *cells], tmp_path, heard=heard.append)
+        seen = []
+        failures, rows = finish(TINY, [*cells, *cells], tmp_path, on_done=seen.append)
         assert failures == []
-        assert [done.work.item for done in heard] == cells
+        assert [done.work.item for done in seen] == cells
         assert log_of(tmp_path) == ["numbers 0", "numbers 1", "numbers 2"]
         assert list(rows["key"].unique()) == [cell.key for cell in cells]
 
@@ -64,8 +66,8 @@ class TestInThisProcess:
     def test_a_failure_stops_nothing_and_says_why_in_one_line(self, tmp_path):
         bad = [TINY.cell(name) for name in ("fails", "exits", "empty")]
         failures, rows = finish(TINY, [*bad, *TINY.numbers(2)], tmp_path)
-        assert [failure.item for failure in failures] == bad
-        assert [failure.reason for failure in failures] == [
+        assert [failure.work.item for failure in failures] == bad
+        assert [failure.error for failure in failures] == [
             "ValueError: not today, nor tomorrow",
             "SystemExit: bye",
             "ValueError: tiny: empty, seed 0 gave no numbers",
@@ -95,9 +97,9 @@ class TestInThisProcess:
             for one, r in [(TINY, range(3)), (Sibling(), range(2, 5))]
         }
         work = [w for one in lists for w in plan(one, lists[one], store, tmp_path)]
-        heard = []
-        assert run(work, heard=heard.append) == []
-        items = [done.work.item for done in heard]
+        seen = []
+        assert run(work, on_done=seen.append) == []
+        items = [done.work.item for done in seen]
         assert items[0] == POSTERIOR
         assert sum(isinstance(item, Backbone) for item in items) == 1
         assert sorted(log_of(tmp_path)) == [f"sampled {seed}" for seed in range(5)]
@@ -112,18 +114,18 @@ class TestInThisProcess:
         ]
         failures, rows = finish(TINY, [*needy, *TINY.numbers(2)], tmp_path)
         why = "ValueError: there is no world 'nowhere' to train a posterior on"
-        assert {failure.item.key: failure.reason for failure in failures} == {
+        assert {failure.work.item.key: failure.error for failure in failures} == {
             BROKEN_POSTERIOR.key: why,
             **{cell.key: f"{BROKEN_POSTERIOR} failed: {why}" for cell in needy},
         }
         assert list(rows["seed"].unique()) == [0, 1]
 
     def test_a_progress_bar_that_raises_is_not_a_failure_of_the_cell(self, tmp_path):
-        def heard(done):
+        def interrupt(done):
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            finish(TINY, TINY.numbers(3), tmp_path, heard=heard)
+            finish(TINY, TINY.numbers(3), tmp_path, on_done=interrupt)
         assert log_of(tmp_path) == ["numbers 0"]
 
 
@@ -133,15 +135,15 @@ def troubled(tmp_path_factory):
     out = tmp_path_factory.mktemp("troubled")
     bad = [TINY.cell("dies"), TINY.cell("dies_once", seed=11), TINY.cell("fails")]
     cells = [*bad, TINY.cell("threads"), *TINY.numbers(10)]
-    heard = []
-    failures, rows = finish(TINY, cells, out, num_workers=2, heard=heard.append)
-    return out, cells, failures, rows, heard
+    seen = []
+    failures, rows = finish(TINY, cells, out, num_workers=2, on_done=seen.append)
+    return out, cells, failures, rows, seen
 
 
 class TestInProcesses:
     def test_what_kills_its_process_is_given_up_and_the_rest_goes_on(self, troubled):
         out, cells, failures, _, _ = troubled
-        assert {failure.item.method: failure.reason for failure in failures} == {
+        assert {failure.work.item.method: failure.error for failure in failures} == {
             "dies": "its process died 2 times; out of memory?",
             "fails": "ValueError: not today, nor tomorrow",
         }
@@ -160,9 +162,9 @@ class TestInProcesses:
         again = rows[rows["method"] == "dies_once"].assign(method="numbers")
         same_numbers(again.reset_index(drop=True), unbroken)
 
-    def test_everything_is_heard_of_once(self, troubled):
-        _, cells, _, _, heard = troubled
-        assert Counter(done.work.item.key for done in heard) == Counter(
+    def test_everything_is_reported_once(self, troubled):
+        _, cells, _, _, seen = troubled
+        assert Counter(done.work.item.key for done in seen) == Counter(
             cell.key for cell in cells
         )
 
@@ -186,7 +188,7 @@ class TestKilled:
 
     @pytest.mark.parametrize("whom", ["everything", "parent"])
     def test_resumes_and_computes_nothing_twice(self, tmp_path, unbroken, whom):
-        cells = TINY.numbers(12, seconds=0.4)
+        cells = TINY.numbers(12, free=3)  # the others wait until it is killed
         store = Store(cells_in(tmp_path))
         process = subprocess.Popen(
             [sys.executable, "-m", "bench.tests.engine.tiny", str(tmp_path)],
@@ -200,23 +202,22 @@ class TestKilled:
                 os.killpg(process.pid, signal.SIGKILL)
             else:
                 os.kill(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(HANG / 2)
         before = [cell for cell in cells if cell in store]
-        assert 3 <= len(before) < 12
+        assert len(before) == 3
+        (tmp_path / "go").touch()
         failures, rows = finish(TINY, cells, tmp_path)
         assert failures == []
         same_numbers(rows, unbroken)
         ran = Counter(log_of(tmp_path))
         assert all(ran[f"numbers {cell.seed}"] == 1 for cell in before)
-        # At most what two workers had in hand, and an orphan's next one.
+        # What the two workers were running is run again, and nothing else.
         assert sum(ran.values()) <= 12 + 2
         wait_until(lambda: not alive_in(process.pid))
 
 
-def wait_until(true, process=None, seconds=90):
-    deadline = time.monotonic() + seconds
+def wait_until(true, process=None):
     while not true():
-        assert time.monotonic() < deadline, "waited in vain"
         assert process is None or process.poll() is None, "the run ended by itself"
         time.sleep(0.05)
 

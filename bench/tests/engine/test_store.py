@@ -4,7 +4,6 @@ import json
 import math
 import multiprocessing
 import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +106,7 @@ class TestWrittenWhole:
             target=_die_writing, args=(file,)
         )
         process.start()
-        process.join(30)
+        process.join(600)
         assert process.exitcode == 1
         assert [one.suffix for one in tmp_path.iterdir()] == [".unfinished"]
         store = Store(tmp_path)
@@ -203,17 +202,26 @@ class TestCommitted:
     def test_no_folder_of_results_is_no_error(self, tmp_path):
         assert FULL not in Store(tmp_path, tmp_path / "none")
 
-    def test_ten_thousand_rows_are_read_once_and_found_fast(self, exported, tmp_path):
-        file = exported / "main_results.csv"
-        rows = pd.read_csv(file, dtype=str, keep_default_na=False)
-        cells = [Cell("many", 1, "bound", seed=seed) for seed in range(10_000)]
-        many = rows.iloc[[0] * len(cells)].assign(key=[cell.key for cell in cells])
-        many.to_csv(exported / "many.csv", index=False)
+    def test_a_file_is_read_once_for_any_number_of_cells(
+        self, exported, tmp_path, monkeypatch
+    ):
+        read = []
+        once = store_module._read_committed
+        monkeypatch.setattr(
+            store_module, "_read_committed", lambda file: read.append(file) or once(file)
+        )
         fresh = Store(tmp_path / "nothing", exported)
-        start = time.process_time()
-        assert all(cell in fresh for cell in cells)
-        assert len(fresh.rows(cells)) == 10_000
-        assert time.process_time() - start < 5
+        assert [cell in fresh for cell in (FULL, BARE, FULL)] == [True] * 3
+        assert len(fresh.rows([FULL, BARE])) == 3
+        assert read == [exported / "main_results.csv"]
+
+    @pytest.mark.parametrize("field", ["", ",more"], ids=["too few", "too many"])
+    def test_a_row_that_is_cut_off_is_refused(self, exported, tmp_path, field):
+        file = exported / "main_results.csv"
+        row = "abc" if not field else file.read_text().splitlines()[-1] + field
+        file.write_text(file.read_text() + row + "\n")
+        with pytest.raises(ValueError, match=r"main_results\.csv, line 5: not as many"):
+            Store(tmp_path / "nothing", exported).committed()
 
 
 def test_the_file_of_a_cell_is_plain_json(store):

@@ -31,10 +31,10 @@ class Tiny(Experiment):
     def cells(self, budget):
         return [self.cell("numbers", seed=seed) for seed in budget.seeds_of(8)]
 
-    def numbers(self, count, seconds=0.0):
-        """List cells that take a while; how long does not change their numbers."""
+    def numbers(self, count, free=None):
+        """List cells; all after the first ``free`` ones wait for the file ``go``."""
         return [
-            self.cell("numbers", seed=seed, settings={"seconds": seconds})
+            self.cell("numbers", seed=seed, settings={"free": free})
             for seed in range(count)
         ]
 
@@ -48,17 +48,17 @@ class Tiny(Experiment):
     def lines(self, rows):
         return []
 
-    def run(self, cell, laboratory):
-        out = laboratory.folder.parent
+    def run(self, cell, models):
+        out = models.folder.parent
         with (out / "log").open("a") as log:
             log.write(f"{cell.method} {cell.seed}\n")
-        self.sleep(cell)
-        return getattr(self, f"_{cell.method}")(cell, laboratory)
+        free = cell.settings.get("free")
+        while free is not None and cell.seed >= free and not (out / "go").exists():
+            (out / f"{os.getpid()}.waits").touch()
+            time.sleep(0.05)
+        return getattr(self, f"_{cell.method}")(cell, models)
 
-    def sleep(self, cell):
-        time.sleep(cell.settings.get("seconds", 0.0))
-
-    def _numbers(self, cell, laboratory):
+    def _numbers(self, cell, models):
         with seeded(cell.seed):
             matrix = torch.randn(40, 40) @ torch.randn(40, 3)
         values = tuple(matrix.logsumexp(dim=0).tolist())
@@ -67,37 +67,37 @@ class Tiny(Experiment):
             Measurement("log_score", (-float("inf"), values[0])),
         ]
 
-    def _threads(self, cell, laboratory):
+    def _threads(self, cell, models):
         pools = [pool["num_threads"] for pool in threadpool_info()]
         asked = float(os.environ.get("OMP_NUM_THREADS", "0"))
         return [Measurement("threads", (torch.get_num_threads(), asked, *pools))]
 
-    def _sampled(self, cell, laboratory):
-        file = laboratory.folder / f"{POSTERIOR.key}.posterior"
+    def _sampled(self, cell, models):
+        file = models.folder / f"{POSTERIOR.key}.posterior"
         assert file.exists(), "the posterior was not there"
-        draws = laboratory.posterior(POSTERIOR).sample(3, torch.zeros(1, 5), seed=cell.seed)
+        draws = models.posterior(POSTERIOR).sample(3, torch.zeros(1, 5), seed=cell.seed)
         # Were it trained again, the file would be another one.
         training = Measurement("training", (file.stat().st_mtime_ns % 10**6,))
         return [Measurement("draw", tuple(draws[:, 0, 0].tolist())), training]
 
-    def _fails(self, cell, laboratory):
+    def _fails(self, cell, models):
         raise ValueError("not today,\n  nor tomorrow")
 
-    def _exits(self, cell, laboratory):
+    def _exits(self, cell, models):
         sys.exit("bye")
 
-    def _empty(self, cell, laboratory):
+    def _empty(self, cell, models):
         return []
 
-    def _dies(self, cell, laboratory):
+    def _dies(self, cell, models):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _dies_once(self, cell, laboratory):
-        seen = laboratory.folder.parent / "died"
+    def _dies_once(self, cell, models):
+        seen = models.folder.parent / "died"
         if not seen.exists():
             seen.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return self._numbers(cell, laboratory)
+        return self._numbers(cell, models)
 
 
 class Sibling(Tiny):
@@ -125,4 +125,4 @@ def finish(experiment, cells, out, **how):
 
 if __name__ == "__main__":
     tiny = Tiny()
-    finish(tiny, tiny.numbers(12, seconds=0.4), Path(sys.argv[1]), num_workers=2)
+    finish(tiny, tiny.numbers(12, free=3), Path(sys.argv[1]), num_workers=2)

@@ -7,7 +7,7 @@ import pytest
 
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.real.backbones import backbone_of
 from ma_sbi_bench.real.covid.study import fortnight_backbone
 from ma_sbi_bench.real.instructions.load import RESPONSE_TIMES_FILE
@@ -40,7 +40,7 @@ def test_what_differs_is_trained_apart():
 
 def test_a_known_dispersion_is_no_parameter(tmp_path):
     posterior = fortnight_backbone(QUICK, 0, known_dispersion=True)
-    trained = Laboratory(tmp_path).posterior(posterior)
+    trained = Models(tmp_path).posterior(posterior)
     x = FortnightSimulator().simulate([[5.0, 0.0, 2.0]], seed=0)
     assert trained.sample(2, x, seed=0).shape == (2, 1, 2)
 

@@ -9,7 +9,9 @@ from ma_sbi_bench.engine.cell import Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.running import cells_in
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.report.contents import gather
 from ma_sbi_bench.tables.comparing import Compared, Line, estimate
+from ma_sbi_bench.tables.presentation import Presentation
 
 EVIL = "<script>alert(1)</script> | [a](b) `x` $y$ *z* \x1b[31m"
 VALUES = {
@@ -21,6 +23,7 @@ VALUES = {
     "rival": 0.8,
     "oracle": 0.7,
 }
+CAPTION = "How far they are: <i>so</i>."
 PAPER = {"npe": 0.9, "ours": 0.75, "far": 0.7, "rival": 0.802}
 
 
@@ -39,7 +42,7 @@ class Fake(Experiment):
             for seed in range(budget.seeds or (2 if budget.quick else 3))
         ]
 
-    def run(self, cell, laboratory):
+    def run(self, cell, models):
         if cell.method == "breaks":
             raise RuntimeError("the <method> broke")
         value = VALUES[cell.method] + 0.002 * cell.seed
@@ -63,9 +66,6 @@ class Fake(Experiment):
         figure = Figure(figsize=(4, 2))
         figure.subplots().set_title(f"{len(rows)} rows & <b>")
         return {"how_far": figure}
-
-    def captions(self):
-        return {"how_far": "How far they are: <i>so</i>."}
 
 
 class Second(Fake):
@@ -103,6 +103,17 @@ class Lacking(Fake):
 
     def missing(self, cell):
         return "Its data are not here."
+
+
+PRESENTATIONS = {
+    one.name: Presentation(one().lines, one().figures, {"how_far": CAPTION})
+    for one in (Fake, Second, Breaking, Lacking)
+}
+
+
+def gathered(experiments, budget, store):
+    """Collect what is finished of these experiments."""
+    return gather(experiments, budget, store, PRESENTATIONS)
 
 
 def finished(out, experiment=None, budget=None):

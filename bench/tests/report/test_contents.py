@@ -2,15 +2,14 @@
 
 import json
 
-from bench.tests.report.fake import Breaking, Fake, Lacking, Second, finished
+from bench.tests.report.fake import Breaking, Fake, Lacking, Second, finished, gathered
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.running import cells_in
 from ma_sbi_bench.engine.store import Store
-from ma_sbi_bench.report.contents import gather
 
 
 def test_verdicts_are_counted_by_experiment(tmp_path):
-    report = gather([Fake()], Budget(), finished(tmp_path))
+    report = gathered([Fake()], Budget(), finished(tmp_path))
     # npe and rival agree, ours is lower by more than its noise, far is higher.
     counts = report.sections[0].verdicts
     assert counts == {"reproduced": 2, "better": 1, "not reproduced": 1}
@@ -21,12 +20,12 @@ def test_verdicts_are_counted_by_experiment(tmp_path):
 
 def test_a_figure_of_the_paper_without_an_interval_of_ours_has_no_verdict(tmp_path):
     budget = Budget(seeds=1)
-    report = gather([Fake()], budget, finished(tmp_path, budget=budget))
+    report = gathered([Fake()], budget, finished(tmp_path, budget=budget))
     assert "No figure of the paper has a verdict yet; 4 more" in report.conclusion
 
 
 def test_cells_that_experiments_share_count_once(tmp_path):
-    report = gather([Fake(), Second()], Budget(), finished(tmp_path))
+    report = gathered([Fake(), Second()], Budget(), finished(tmp_path))
     num = len(Fake().cells(Budget()))
     found = report.provenance
     assert (found.num_finished, found.num_cells) == (num, num)
@@ -44,14 +43,14 @@ def test_only_finished_cells_are_shown_and_the_others_counted(tmp_path):
     cells = fake.cells(Budget())
     for cell in cells[:6]:
         store.write(cell, fake.run(cell, None), seconds=1.0)
-    (section,) = gather([fake], Budget(), store).sections
+    (section,) = gathered([fake], Budget(), store).sections
     assert (section.num_finished, len(section.cells)) == (6, len(cells))
     assert [line.labels["method"] for line in section.lines] == ["npe", "ours"]
 
 
 def test_nothing_finished_is_nothing_to_show(tmp_path):
-    report = gather([Fake()], Budget(), Store(cells_in(tmp_path)))
-    assert not report.sections[0].worth_showing
+    report = gathered([Fake()], Budget(), Store(cells_in(tmp_path)))
+    assert not report.sections[0].has_results
     assert report.provenance.facts["Cells finished"] == "0 of 21"
     assert report.provenance.facts["Commits (+: changed since)"] == "unknown"
 
@@ -61,24 +60,28 @@ def test_tables_and_figures_that_fail_say_why_and_stop_nothing(tmp_path):
     breaking = Breaking()
     for cell in breaking.cells(Budget())[:1]:
         store.write(cell, breaking.run(cell, None), seconds=1.0)
-    fake, broken = gather([Fake(), breaking], Budget(), store).sections
+    fake, broken = gathered([Fake(), breaking], Budget(), store).sections
     assert len(fake.lines) == 7
     assert broken.problem == "KeyError: 'no such line'"
-    assert (
-        "breaking could not be drawn: ValueError: no such figure" in broken.draw().problem
-    )
+    warnings = [
+        block.text for block in broken.blocks() if getattr(block, "kind", "") == "warning"
+    ]
+    assert warnings == [
+        "The tables of breaking could not be made: KeyError: 'no such line'",
+        "The figures of breaking could not be drawn: ValueError: no such figure",
+    ]
 
 
 def test_what_is_missing_is_told_only_while_cells_are_left(tmp_path):
     store = Store(cells_in(tmp_path))
-    assert gather([Lacking()], Budget(), store).sections[0].missing
+    assert gathered([Lacking()], Budget(), store).sections[0].missing
     store = finished(tmp_path, Lacking())
-    assert gather([Lacking()], Budget(), store).sections[0].missing == ""
+    assert gathered([Lacking()], Budget(), store).sections[0].missing == ""
 
 
 def test_json_has_every_field_and_null_where_there_is_no_number(tmp_path):
     store = finished(tmp_path, budget=Budget(quick=True))
-    report = gather([Fake()], Budget(quick=True), store)
+    report = gathered([Fake()], Budget(quick=True), store)
     told = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert told["budget"] == "quick"
     assert told["provenance"]["num_finished"] == 14
@@ -93,7 +96,10 @@ def test_json_has_every_field_and_null_where_there_is_no_number(tmp_path):
 
 
 def test_a_quick_report_says_so():
-    report = gather([], Budget(quick=True), Store("nowhere"))
-    assert "quick" in report.title
-    assert "quick" in report.warning
-    assert "quick" not in gather([], Budget(), Store("nowhere")).title
+    quick, full = (
+        gathered([], Budget(quick=one), Store("nowhere")) for one in (True, False)
+    )
+    assert "quick" in quick.title
+    assert "quick run" in quick.headline[1].text
+    assert "quick" not in full.title
+    assert len(full.headline) == 1

@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bench.tests.report.fake import EVIL, Breaking, Fake, finished
+from bench.tests.report.fake import EVIL, Breaking, Fake, finished, gathered
 from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.report.contents import gather
 from ma_sbi_bench.report.page import write_page
 
 
@@ -29,7 +28,7 @@ class Seen(HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
-    write_page(gather([Fake()], Budget(), finished(folder)), folder / "page.html")
+    write_page(gathered([Fake()], Budget(), finished(folder)), folder / "page.html")
     return (folder / "page.html").read_text(encoding="utf-8")
 
 
@@ -61,7 +60,7 @@ def test_only_the_pages_own_script_may_run(page, seen):
 
 def test_a_quick_page_says_so_in_its_title_and_every_heading(tmp_path):
     budget = Budget(quick=True)
-    report = gather([Fake()], budget, finished(tmp_path, budget=budget))
+    report = gathered([Fake()], budget, finished(tmp_path, budget=budget))
     write_page(report, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     heads = re.findall(r"<title>(.*?)</title>|<h1>(.*?)</h1>|<h2>(.*?)</h2>", page)
@@ -69,11 +68,11 @@ def test_a_quick_page_says_so_in_its_title_and_every_heading(tmp_path):
     assert all("quick run" in head for head in named), named
 
 
-def test_what_cannot_be_drawn_is_told_on_the_page_too(tmp_path):
+def test_what_cannot_be_drawn_is_said_on_the_page_too(tmp_path):
     store = finished(tmp_path, type("Half", (Breaking,), {"methods": ("npe",)})())
-    report = gather([Breaking()], Budget(), store)
-    (problem,) = write_page(report, tmp_path / "page.html")
-    assert "no such figure" in problem
+    report = gathered([Breaking()], Budget(), store)
+    warnings = write_page(report, tmp_path / "page.html")
+    assert ["no such line" in warnings[0], "no such figure" in warnings[1]] == [True] * 2
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "no such figure" in page
     assert "no such line" in page

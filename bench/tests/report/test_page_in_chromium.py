@@ -5,9 +5,8 @@ import shutil
 
 import pytest
 
-from bench.tests.report.fake import Fake, finished
+from bench.tests.report.fake import Fake, finished, gathered
 from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.report.contents import gather
 from ma_sbi_bench.report.page import write_page
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -33,7 +32,7 @@ def browser():
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
-    write_page(gather([Fake()], Budget(), finished(folder)), folder / "page.html")
+    write_page(gathered([Fake()], Budget(), finished(folder)), folder / "page.html")
     return folder / "page.html"
 
 

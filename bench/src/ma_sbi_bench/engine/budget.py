@@ -1,4 +1,4 @@
-"""How much is spent on an experiment: all that the paper did, or a glance."""
+"""How much is spent on an experiment: as much as in the paper, or far less."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["NUM_OBSERVATIONS", "Budget"]
 
 # As many simulations as the tasks' own figures use (docs/tasks.md).
 NUM_SIMULATIONS = {"slcp": 100_000, "sir_delay": 50_000, "ddm": 50_000}
-# C2ST on SLCP varies from one observation to the next by far more than the diffusion model
-# has of a gap: twelve, as elsewhere, leave it in doubt.
+# C2ST on SLCP varies between observations by far more than the gap of the diffusion model:
+# twelve, as elsewhere, do not show it.
 NUM_OBSERVATIONS = {"slcp": 48}
 
 

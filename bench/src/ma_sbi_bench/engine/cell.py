@@ -1,4 +1,4 @@
-"""A cell: what defines the numbers of one fit, and the name that follows from it."""
+"""A cell: everything that decides the numbers of one fit, and its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every experiment offers: a grid of cells, and the numbers of each."""
+"""What every experiment offers: a grid of cells, and how a cell is run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 
 if TYPE_CHECKING:  # processes that only run cells start without them
     from ma_sbi_bench.engine.budget import Budget
-    from ma_sbi_bench.engine.models import Laboratory
+    from ma_sbi_bench.engine.models import Models
 
 __all__ = ["Experiment"]
 
@@ -20,8 +20,8 @@ class Experiment(ABC):
 
     Attributes:
         name: Name on the command line, and of its file of results.
-        version: Raised when the meaning of its cells changes; older cells are then done
-            anew.
+        version: Raised when the meaning of its cells changes; older cells are then run
+            again.
         title: What it is, in a few words.
         place: Where the paper has it; empty if it is ours.
         note: What a reader of its tables should know.
@@ -35,10 +35,10 @@ class Experiment(ABC):
 
     @abstractmethod
     def cells(self, budget: Budget) -> Sequence[Cell]:
-        """List what is to be done."""
+        """List all cells."""
 
     @abstractmethod
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models, /) -> Sequence[Measurement]:
         """Compute the numbers of a cell."""
 
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
@@ -50,11 +50,11 @@ class Experiment(ABC):
         return 0.0
 
     def missing(self, cell: Cell) -> str:
-        """Say what is not at hand to run a cell, such as data; empty if nothing is."""
+        """Say what a cell needs and is not here, such as data; empty if nothing."""
         return ""
 
     def what_is_missing(self, cells: Iterable[Cell]) -> str:
-        """Say all that is not at hand to run some cells; empty if nothing is."""
+        """Say everything that some cells need and is not here; empty if nothing."""
         return "; ".join(dict.fromkeys(filter(None, map(self.missing, cells))))
 
     def cell(self, method: str, **known: Any) -> Cell:

@@ -1,26 +1,26 @@
-"""Where cells are run: posteriors that are trained once and kept."""
+"""Posteriors that cells share: how they are trained, and a folder that keeps them."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ma_sbi_bench.engine.cell import Backbone
 from ma_sbi_bench.engine.store import written_whole
 
-__all__ = ["Laboratory", "fit_backbone"]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.distributions import Distribution
+
+__all__ = ["Models", "fit_backbone"]
 
 
-def fit_backbone(kind: str, **options: Any) -> Callable[..., Any]:
-    """Return the function that trains a kind of posterior with these options."""
-    from ma_sbi_bench.engine import training
-
-    return training.fit_backbone(kind, **options)
-
-
-class Laboratory:
-    """Keeps trained posteriors in a folder; the same definition is trained once.
+class Models:
+    """A cache of trained posteriors, in a folder; each definition is trained once.
 
     Args:
         folder: Folder of the posteriors; made when the first one is trained.
@@ -35,15 +35,92 @@ class Laboratory:
 
     def posterior(self, backbone: Backbone) -> Any:
         """Read a posterior, after training it if need be."""
-        # A process whose cells need no posterior starts in half the time.
-        from ma_sbi_bench.engine.training import load_trained, train
-
         file = self._file(backbone)
         if not file.exists():
             posterior = train(backbone)
             with written_whole(file) as unfinished:
                 posterior.save(unfinished)
-        return load_trained(backbone, file)
+        prior, _ = _world(backbone)
+        return kinds()[backbone.kind][1](file, prior)
 
     def _file(self, backbone: Backbone) -> Path:
         return self.folder / f"{backbone.key}.posterior"
+
+
+def fit_backbone(kind: str, **options: Any) -> Callable[..., Any]:
+    """Return the function that trains a kind of posterior with these options."""
+    if kind not in kinds():
+        raise ValueError(f"there is no posterior {kind!r}; known are {', '.join(kinds())}")
+    return partial(kinds()[kind][0], **options)
+
+
+def train(backbone: Backbone) -> Any:
+    """Train a posterior by its definition."""
+    prior, draw = _world(backbone)
+    theta, x = draw(backbone.num_simulations)
+    fit = fit_backbone(backbone.kind, **backbone.options)
+    with warnings.catch_warnings():
+        # A quick run stops early on purpose.
+        warnings.filterwarnings("ignore", message="training stopped at max_epochs")
+        return fit(prior, theta, x, seed=backbone.seed)
+
+
+@cache
+def kinds() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
+    """List kinds of posteriors: the function that trains one, and that which reads it."""
+    # Imported late: sbi takes seconds, and many cells need no posterior.
+    from ma_sbi.posteriors import fit_ddpm, fit_flow, load_ddpm, load_flow
+    from ma_sbi.saving import read
+
+    fit_maf = partial(fit_flow, flow="maf", batch_size=1000)
+
+    def fit_embedded(prior: Distribution, theta: Tensor, x: Tensor, **options: Any) -> Any:
+        net = _embedding_net(x.shape[1], theta.shape[1])
+        return fit_maf(prior, theta, x, embedding_net=net, **options)
+
+    def load_embedded(path: Path, prior: Distribution) -> Any:
+        settings, _ = read(path, "flow")
+        net = _embedding_net(settings["dim_x"], settings["dim_theta"])
+        return load_flow(path, prior, embedding_net=net)
+
+    return {
+        "ddpm": (fit_ddpm, load_ddpm),
+        "maf": (fit_maf, load_flow),
+        "embedded": (fit_embedded, load_embedded),
+    }
+
+
+def _embedding_net(dim_x: int, dim_theta: int) -> torch.nn.Module:
+    """Make a network to three summaries per parameter, as many as RoPE's authors take."""
+    from ma_sbi.networks import perceptron
+
+    return perceptron(dim_x, 3 * dim_theta, layers=4, hidden=64)
+
+
+def _world(
+    backbone: Backbone,
+) -> tuple[Distribution, Callable[[int], tuple[Tensor, Tensor]]]:
+    """Find the prior and the simulator that a posterior is trained on."""
+    from ma_sbi.randomness import derive, seeded
+    from ma_sbi_bench.tasks import TASKS, get_task
+    from ma_sbi_bench.tasks.fortnight import FortnightSimulator
+
+    seed = backbone.seed
+    if backbone.world in TASKS:
+        task = get_task(backbone.world, **backbone.world_options)
+
+        def draw_task(num: int) -> tuple[Tensor, Tensor]:
+            draws = task.draw(num, seed=seed)
+            return draws.theta, draws.x_sim
+
+        return task.prior, draw_task
+    if backbone.world != "fortnight":
+        raise ValueError(f"there is no world {backbone.world!r} to train a posterior on")
+    simulator = FortnightSimulator(**backbone.world_options)
+
+    def draw_fortnight(num: int) -> tuple[Tensor, Tensor]:
+        with seeded(derive(seed, "prior")):
+            theta = simulator.prior.sample((num,))
+        return theta, simulator.simulate(theta, seed=seed)
+
+    return simulator.prior, draw_fortnight

@@ -1,9 +1,9 @@
 """Runs cells on the processes of this machine, or on a cluster, and loses nothing.
 
-A finished cell is a file, written by the process that computed it, before anybody else is
-told. Whatever is killed, the next run goes on with what has no file yet. Posteriors come
-first, since many cells share one; a cell starts as soon as its own are there. What takes
-longest starts first, so that no core idles at the end while another has hours to go.
+A finished cell is a file, written by the process that computed it, before its result is
+reported. Whatever is killed, the next run goes on with the cells that have no file yet.
+Posteriors come first, since many cells share one; a cell starts as soon as its own are
+there. What takes longest starts first, so that no core is idle at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -23,13 +23,12 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # no stubs
 
 from ma_sbi_bench.engine.cell import Backbone, Cell
-from ma_sbi_bench.engine.cluster import Cluster, connect
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory
-from ma_sbi_bench.engine.processes import Processes, ThisProcess, Workers
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.engine.workers import Cluster, Processes, ThisProcess, Workers
 
-__all__ = ["Done", "Failure", "Work", "connect", "plan", "run"]
+__all__ = ["Done", "Work", "cells_in", "plan", "run"]
 
 # A cell whose process dies this often is given up.
 MOST_DEATHS = 2
@@ -39,7 +38,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @dataclass(frozen=True)
 class Work:
-    """Something to be done: a posterior to be trained, or a cell to be run.
+    """A posterior to be trained, or a cell to be run.
 
     Attributes:
         experiment: Whose cell it is; the first of those that need the posterior.
@@ -54,7 +53,7 @@ class Work:
     needs: tuple[str, ...] = ()
 
     @property
-    def urgency(self) -> tuple[bool, float]:
+    def priority(self) -> tuple[bool, float]:
         """What is larger starts earlier: posteriors, then what takes longest."""
         if isinstance(self.item, Backbone):
             return True, float(self.item.num_simulations)
@@ -64,32 +63,35 @@ class Work:
     def finished(self) -> bool:
         """Whether there is a file of it."""
         if isinstance(self.item, Backbone):
-            return Laboratory(backbones_in(self.out)).has(self.item)
+            return models_in(self.out).has(self.item)
         return self.item in Store(cells_in(self.out))
 
-
-@dataclass(frozen=True)
-class Failure:
-    """Why something could not be done.
-
-    Attributes:
-        item: What it was.
-        reason: The error in one line.
-        details: Where it happened.
-    """
-
-    item: Cell | Backbone
-    reason: str
-    details: str = ""
+    def compute(self) -> None:
+        """Train the posterior, or run the cell, and write its file."""
+        if isinstance(self.item, Backbone):
+            models_in(self.out).posterior(self.item)
+            return
+        start = time.perf_counter()
+        measured = self.experiment.run(self.item, models_in(self.out))
+        seconds = time.perf_counter() - start
+        Store(cells_in(self.out)).write(self.item, measured, seconds)
 
 
 @dataclass(frozen=True)
 class Done:
-    """Something that has been done, or has failed."""
+    """Work that is done, or has failed.
+
+    Attributes:
+        work: What it was.
+        seconds: How long it took.
+        error: Why it failed, in one line; empty if it did not.
+        details: The traceback, if there is one.
+    """
 
     work: Work
     seconds: float
-    failure: Failure | None = None
+    error: str = ""
+    details: str = ""
 
 
 def cells_in(out: Path) -> Path:
@@ -97,25 +99,25 @@ def cells_in(out: Path) -> Path:
     return out / "cells"
 
 
-def backbones_in(out: Path) -> Path:
-    """Return the folder of trained posteriors."""
-    return out / "backbones"
+def models_in(out: Path) -> Models:
+    """Return the trained posteriors."""
+    return Models(out / "backbones")
 
 
 def plan(
     experiment: Experiment, cells: Sequence[Cell], store: Store, out: Path
 ) -> list[Work]:
-    """List the work of an experiment that is not done yet, posteriors first."""
+    """List the work of an experiment that is left and can be done, posteriors first."""
     out = Path(out).absolute()  # workers may run in another folder
-    laboratory = Laboratory(backbones_in(out))
+    models = models_in(out)
     posteriors: dict[str, Work] = {}
     todo = []
     for cell in cells:
-        if cell in store:
+        if cell in store or experiment.missing(cell):
             continue
         needed = experiment.backbones(cell)
         for one in needed:
-            if not laboratory.has(one):
+            if not models.has(one):
                 posteriors[one.key] = Work(experiment, one, out)
         todo.append(Work(experiment, cell, out, tuple(one.key for one in needed)))
     return [*posteriors.values(), *todo]
@@ -126,35 +128,35 @@ def run(
     *,
     num_workers: int = 0,
     scheduler: str | None = None,
-    heard: Callable[[Done], None] = lambda done: None,
-) -> list[Failure]:
-    """Do all work; what fails stops nothing else but what needs it.
+    on_done: Callable[[Done], None] = lambda done: None,
+) -> list[Done]:
+    """Do all work; what fails stops nothing but the work that needs it.
 
     Args:
-        work: What :func:`plan` listed; of several with the same name one is done.
+        work: What :func:`plan` listed; work with the same key is done once.
         num_workers: Processes on this machine; 0 to work in this one.
         scheduler: Address of a Dask scheduler whose workers are used instead; they must
             see the same folder. Workers of one thread each are best: a process does one
             thing at a time.
-        heard: Called when something is done or has failed, once for each.
+        on_done: Called once for each work that is done or has failed.
 
     Returns:
-        What failed, and why.
+        What failed.
 
     Raises:
         ValueError: If the scheduler does not answer.
     """
     once = {one.item.key: one for one in work}.values()
-    ordered = sorted(once, key=lambda one: one.urgency, reverse=True)
+    ordered = sorted(once, key=lambda one: one.priority, reverse=True)
     workers: Workers = Processes(num_workers) if num_workers else ThisProcess()
     if scheduler:
         workers = Cluster(scheduler)
     failures = []
     try:
         for done in _all(ordered, workers):
-            if done.failure is not None:
-                failures.append(done.failure)
-            heard(done)
+            if done.error:
+                failures.append(done)
+            on_done(done)
     finally:
         workers.stop()
     return failures
@@ -164,49 +166,31 @@ def do(work: Work) -> Done:
     """Do one thing, on one thread; never raises."""
     with _ONE_AT_A_TIME:
         start = time.perf_counter()
-        failure = None
+        error, details = "", ""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
             if not work.finished:
                 with threadpool_limits(1), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    _compute(work)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 (reported; others go on)
-            failure = Failure(work.item, _one_line(error), traceback.format_exc())
+                    work.compute()
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 (reported; others go on)
+            error, details = in_one_line(raised), traceback.format_exc()
         finally:
             torch.set_num_threads(threads)
-        return Done(work, time.perf_counter() - start, failure)
+        return Done(work, time.perf_counter() - start, error, details)
 
 
-def _compute(work: Work) -> None:
-    laboratory = Laboratory(backbones_in(work.out))
-    if isinstance(work.item, Backbone):
-        laboratory.posterior(work.item)
-        return
-    start = time.perf_counter()
-    measured = work.experiment.run(work.item, laboratory)
-    seconds = time.perf_counter() - start
-    Store(cells_in(work.out)).write(work.item, measured, seconds)
-
-
-def _one_line(error: BaseException) -> str:
+def in_one_line(error: BaseException) -> str:
+    """Describe an error by its type and message."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
-def _after(failed: Mapping[str, Failure], work: Work) -> Failure | None:
-    """Give the reason why work cannot be done, if what it needs has failed."""
-    for key in work.needs:
-        if key in failed:
-            return Failure(work.item, f"{failed[key].item} failed: {failed[key].reason}")
-    return None
-
-
 def _all(work: Sequence[Work], workers: Workers) -> Generator[Done]:
-    """Give what is ready to whoever is free, until all is done."""
+    """Give work that is ready to idle workers, until all is done."""
     waiting = {one.item.key: one for one in work}
     untrained = {key for key, one in waiting.items() if isinstance(one.item, Backbone)}
-    failed: dict[str, Failure] = {}
+    failed: dict[str, str] = {}
     deaths: Counter[str] = Counter()
     busy: dict[Future[Done], Work] = {}
     while waiting or busy:
@@ -217,13 +201,13 @@ def _all(work: Sequence[Work], workers: Workers) -> Generator[Done]:
             if untrained.intersection(one.needs):
                 continue
             del waiting[key]
-            reason = _after(failed, one)
-            if reason is None:
+            reason = next((failed[need] for need in one.needs if need in failed), "")
+            if reason:
+                yield Done(one, 0.0, reason)
+            else:
                 busy[workers.start(do, one)] = one
                 room -= 1
-            else:
-                yield Done(one, 0.0, reason)
-        # Not for ever: workers may have joined in the meantime.
+        # With a limit, since workers may have joined in the meantime.
         for future in wait(busy, 10.0, FIRST_COMPLETED).done:
             one = busy.pop(future)
             done = _outcome(future, one, deaths)
@@ -231,8 +215,8 @@ def _all(work: Sequence[Work], workers: Workers) -> Generator[Done]:
                 waiting[one.item.key] = one
                 continue
             untrained.discard(one.item.key)
-            if done.failure is not None:
-                failed[one.item.key] = done.failure
+            if done.error:
+                failed[one.item.key] = f"{one.item} failed: {done.error}"
             yield done
 
 
@@ -241,18 +225,18 @@ def _outcome(future: Future[Done], work: Work, deaths: Counter[str]) -> Done | N
     try:
         error = future.exception()
     except CancelledError:
-        return Done(work, 0.0, Failure(work.item, "the scheduler has cancelled it"))
+        return Done(work, 0.0, "the scheduler has cancelled it")
     if error is None:
         done = future.result()
-        return Done(work, done.seconds, done.failure)
+        return Done(work, done.seconds, done.error, done.details)
     if isinstance(error, KeyboardInterrupt):
         raise error
     if work.finished:  # the process died after its work
         return Done(work, 0.0)
-    reason = _one_line(error)
+    reason = in_one_line(error)
     if isinstance(error, BrokenProcessPool):  # killed, or out of memory
         deaths[work.item.key] += 1
         if deaths[work.item.key] < MOST_DEATHS:
             return None
         reason = f"its process died {MOST_DEATHS} times; out of memory?"
-    return Done(work, 0.0, Failure(work.item, reason, str(error)))
+    return Done(work, 0.0, reason, str(error))

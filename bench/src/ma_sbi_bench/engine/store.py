@@ -1,8 +1,8 @@
 """Finished cells: small files that are written whole or not at all, and committed rows.
 
 A store reads two places: its folder, one JSON file per cell, and the CSV files of finished
-full-budget rows (``results/``). What either holds is never computed again. Which CSV file
-holds a cell does not matter: experiments share some.
+full-budget rows (``bench/results``). What either holds is never computed again. A cell may
+be in any of the CSV files, since experiments share some.
 """
 
 from __future__ import annotations
@@ -29,39 +29,25 @@ from ma_sbi_bench.engine.cell import Cell, Measurement
 __all__ = ["COLUMNS", "Store", "written_whole"]
 
 PACKAGES = ("ma-sbi", "torch", "sbi", "zuko", "scikit-learn", "numpy", "scipy")
-CELL_COLUMNS = [known.name for known in fields(Cell)]
 COLUMNS = [
-    *CELL_COLUMNS,
-    "metric",
-    "recipe",
-    "num_draws",
-    "num_cases",
-    "value",
-    "values",
-    "seconds",
-    "versions",
-    "commit",
-    "key",
+    *(known.name for known in fields(Cell)),
+    *("metric", "recipe", "num_draws", "num_cases", "value", "values"),
+    *("seconds", "versions", "commit", "key"),
 ]
 WHOLE_NUMBERS = (
-    "version",
-    "seed",
-    "num_calibration",
-    "observation",
-    "regime",
-    "num_draws",
-    "num_cases",
+    *("version", "seed", "num_calibration", "observation", "regime"),
+    *("num_draws", "num_cases"),
 )
 TEXTS = ("experiment", "method", "task", "backbone", "metric", "recipe", "commit", "key")
 
 
 class Store:
-    """Numbers that are known already.
+    """Numbers of finished cells.
 
     Args:
         folder: Folder of the cells; made when the first one is written.
         results: Folder of committed rows, one CSV per experiment; other CSV files in it are
-            left alone. None to ignore it.
+            ignored. None for none.
     """
 
     def __init__(self, folder: str | Path, results: str | Path | None = None) -> None:
@@ -74,10 +60,10 @@ class Store:
         return self._file(key).exists() or key in self.committed()
 
     def write(self, cell: Cell, measured: Iterable[Measurement], seconds: float) -> None:
-        """Keep the numbers of a finished cell, with where they come from.
+        """Write the numbers of a finished cell, with versions and commit.
 
         Raises:
-            ValueError: If there are none: no row could tell that the cell is finished.
+            ValueError: If there are none: no row could show that the cell is finished.
         """
         metrics = [asdict(one) | {"values": _as_text(one.values)} for one in measured]
         if not metrics or not all(one["values"] for one in metrics):
@@ -144,29 +130,27 @@ class Store:
 
 def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
     """Read the rows of each cell; none if the file holds something else."""
-    with file.open(newline="", encoding="utf-8") as text:
-        head = next(csv.reader(text), [])
-    if "key" not in head:
-        return {}
-    missing = set(COLUMNS) - set(head)
-    if missing:
-        raise ValueError(
-            f"{file} is not a file of results: it has no columns "
-            f"{', '.join(sorted(missing))}"
-        )
-    try:
-        rows = pd.read_csv(file, dtype=str, keep_default_na=False)
-    except ValueError as error:
-        raise ValueError(f"{file} cannot be read: {error}") from error
     known: dict[str, list[dict[str, Any]]] = {}
-    for row in rows.to_dict("records"):
-        known.setdefault(row["key"], []).append({str(k): v for k, v in row.items()})
+    with file.open(newline="", encoding="utf-8") as text:
+        reader = csv.DictReader(text)
+        head = reader.fieldnames or ()
+        missing = sorted(set(COLUMNS) - set(head))
+        if "key" in head and missing:
+            raise ValueError(
+                f"{file} is not a file of results: it has no columns {', '.join(missing)}"
+            )
+        for row in reader if "key" in head else ():
+            if None in row or None in row.values():
+                raise ValueError(
+                    f"{file}, line {reader.line_num}: not as many fields as columns"
+                )
+            known.setdefault(row["key"], []).append(row)
     return known
 
 
 @contextmanager
 def written_whole(file: Path) -> Iterator[Path]:
-    """Give a name to write to; it becomes the file once all is written, or never."""
+    """Give a name to write to; it becomes the file when all is written, or never."""
     file.parent.mkdir(parents=True, exist_ok=True)
     # A name of its own: two processes, of two machines even, may finish the same thing.
     unfinished = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.unfinished")
@@ -215,16 +199,16 @@ def _as_numbers(text: str) -> np.ndarray:
 
 @cache
 def versions() -> dict[str, str]:
-    """Name the versions of what decides a number."""
+    """Return the versions of the packages that decide a number."""
     found = {name: version(name) for name in PACKAGES}
     return {"python": platform.python_version()} | found
 
 
 @cache
 def commit() -> str:
-    """Name the commit of the source, with a plus if it was changed since.
+    """Return the commit of the source, with a plus if it was changed since.
 
-    Where there is no repository, as on a cluster, ``MA_SBI_COMMIT`` may name it.
+    Where there is no repository, as on a cluster, ``MA_SBI_COMMIT`` may give it.
     """
     if "MA_SBI_COMMIT" in os.environ:
         return os.environ["MA_SBI_COMMIT"]

@@ -21,7 +21,7 @@ from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.protocols import Corrections
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.real.backbones import backbone_of
 from ma_sbi_bench.real.preflight import PREFLIGHT, measure_preflight
 from ma_sbi_bench.tables.comparing import Compared, Line
@@ -95,10 +95,10 @@ class RealExperiment(Experiment):
         """Name the posterior of a case."""
         return (backbone_of(cell),)
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Score a method on every case, or measure the residuals."""
         world = json.dumps(self.world(cell), sort_keys=True)
-        study = _prepared(self.prepare, world, cell.seed, str(laboratory.folder))
+        study = _prepared(self.prepare, world, cell.seed, str(models.folder))
         if cell.method == PREFLIGHT:
             groups = study.held_out_together
             return measure_preflight(
@@ -123,7 +123,7 @@ class RealExperiment(Experiment):
 
     @staticmethod
     @abstractmethod
-    def prepare(world: Mapping[str, Any], seed: int, laboratory: Laboratory) -> Any:
+    def prepare(world: Mapping[str, Any], seed: int, models: Models) -> Any:
         """Prepare the study of a world, which all methods share."""
 
     @abstractmethod
@@ -137,7 +137,7 @@ class RealExperiment(Experiment):
 
 @lru_cache(maxsize=2)
 def _prepared(prepare: Callable[..., Any], world: str, seed: int, folder: str) -> Any:
-    return prepare(json.loads(world), seed, Laboratory(folder))
+    return prepare(json.loads(world), seed, Models(folder))
 
 
 @dataclass(frozen=True)

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryFile
 
-from rich.console import Console
-from rich.text import Text
+import typer
+from joblib import cpu_count
 
 from ma_sbi.display.text import printable
 from ma_sbi_bench.engine.budget import Budget
-from ma_sbi_bench.engine.running import Failure
-from ma_sbi_bench.report.contents import Report, gather
+from ma_sbi_bench.engine.reproduction import Reproduction
+from ma_sbi_bench.engine.running import Done, run
+from ma_sbi_bench.engine.workers import connect
+from ma_sbi_bench.report.contents import gather
 from ma_sbi_bench.report.markdown import write_markdown
 from ma_sbi_bench.report.page import write_page
-from ma_sbi_bench.report.progress import Watch
-from ma_sbi_bench.report.tables import Column, Entry, Table
+from ma_sbi_bench.report.progress import ProgressDisplay
+from ma_sbi_bench.report.tables import Column, Table, words
 from ma_sbi_bench.report.terminal import render_report, render_table, wide_console
-from ma_sbi_bench.reproducing import Estimate, Reproduction, choose, usable_cores
-from ma_sbi_bench.tables.registry import EXPERIMENTS
+from ma_sbi_bench.tables.registry import EXPERIMENTS, get_experiment
 
-__all__ = [
-    "check_request",
-    "describe",
-    "list_experiments",
-    "prepare",
-    "reproduce",
-    "write_report",
-]
+__all__ = ["check", "describe", "list_cells", "prepare", "reproduce", "write_report"]
 
 # As shells have it: ended by Ctrl-C.
 INTERRUPTED = 130
 RESULTS = Path("bench/results")
+USAGE = """\
+All at a reduced budget, in minutes:  ma-sbi reproduce all --quick
+All as in the paper, in hours:        ma-sbi reproduce all
+Some of them:                         ma-sbi reproduce NAME ...
+How many cells are finished:          ma-sbi reproduce --list"""
 
 
 def prepare(
@@ -56,7 +56,9 @@ def prepare(
     Raises:
         ValueError: If an experiment or a folder is not there.
     """
-    experiments = choose(names or ["all"])
+    wanted = {get_experiment(name).name for name in names if name != "all"}
+    if not names or "all" in names:
+        wanted = set(EXPERIMENTS)
     if fresh and results is not None:
         raise ValueError(
             "--fresh ignores committed rows, so --results has no use beside it"
@@ -65,67 +67,13 @@ def prepare(
         raise ValueError(f"there is no folder {results} with committed rows")
     if results is None and not fresh and RESULTS.is_dir():
         results = RESULTS
+    experiments = [one for name, one in EXPERIMENTS.items() if name in wanted]
     found = Reproduction(experiments, budget, out, results)
     found.store.committed()  # so that a broken file is refused before any work
     return found
 
 
-def describe() -> None:
-    """Print every experiment in a line, and how to run them."""
-    console = wide_console()
-    table = Table(
-        "Experiments",
-        (Column("name"), Column("what it is"), Column("in the paper")),
-        tuple(
-            (Entry(one.name), Entry(one.title), Entry(one.place))
-            for one in EXPERIMENTS.values()
-        ),
-    )
-    console.print(render_table(table))
-    _say(
-        console,
-        "A glance at all of them, in minutes:  ma-sbi reproduce all --quick\n"
-        "All as in the paper, in hours:        ma-sbi reproduce all\n"
-        "Some of them:                         ma-sbi reproduce NAME ...\n"
-        "How far they are:                     ma-sbi reproduce --list",
-    )
-
-
-def list_experiments(reproduction: Reproduction, *, as_json: bool = False) -> None:
-    """Print how far every experiment is."""
-    missing = reproduction.missing()
-    known = []
-    for one in reproduction.experiments:
-        cells = one.cells(reproduction.budget)
-        finished = sum(cell in reproduction.store for cell in cells)
-        known.append((one, len(cells), finished, missing.get(one.name, "")))
-    if as_json:
-        _print_json(
-            [
-                {
-                    "name": one.name,
-                    "title": one.title,
-                    "cells": num,
-                    "finished": finished,
-                    "missing": lacks,
-                }
-                for one, num, finished, lacks in known
-            ]
-        )
-        return
-    heads = ("name", "what it is", "cells", "finished", "missing")
-    columns = tuple(Column(head, numeric=head in ("cells", "finished")) for head in heads)
-    rows = tuple(
-        tuple(Entry(str(part)) for part in (one.name, one.title, num, finished, lacks))
-        for one, num, finished, lacks in known
-    )
-    label = " (quick)" if reproduction.budget.quick else ""
-    wide_console().print(render_table(Table(f"Experiments{label}", columns, rows)))
-
-
-def check_request(
-    reproduction: Reproduction, num_workers: int | None, scheduler: str | None
-) -> None:
+def check(asked: Reproduction, num_workers: int | None, scheduler: str | None) -> None:
     """See that the work can be done at all, before any of it.
 
     Raises:
@@ -133,143 +81,166 @@ def check_request(
     """
     if num_workers is not None and scheduler is not None:
         raise ValueError("--workers are processes of this machine: not with --scheduler")
-    if reproduction.check(scheduler) == 0:
-        aside = wide_console(stderr=True)
-        _say(aside, f"The scheduler at {scheduler} has no workers yet; the work waits.")
+    try:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=asked.out):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"cannot write into the folder {asked.out}: {reason}") from error
+    if scheduler is not None:
+        with connect(scheduler) as client:
+            if not client.scheduler_info()["workers"]:
+                _say(f"The scheduler at {scheduler} has no workers yet.", err=True)
+
+
+def describe() -> None:
+    """Print every experiment in a line, and how to run them."""
+    rows = [(one.name, one.title, one.place) for one in EXPERIMENTS.values()]
+    _print_table("Experiments", ("name", "what it is", "in the paper"), rows)
+    _say(USAGE)
+
+
+def list_cells(asked: Reproduction, *, as_json: bool = False) -> None:
+    """Print how many cells of every experiment are finished."""
+    every: dict[str, bool] = {}
+    rows = []
+    for one in asked.experiments:
+        cells = {cell.key: cell in asked.store for cell in one.cells(asked.budget)}
+        finished = sum(cells.values())
+        rows.append((one.name, one.title, len(cells), finished, asked.missing(one)))
+        every |= cells
+    heads = ("name", "title", "cells", "finished", "missing")
+    if as_json:
+        _print_json([dict(zip(heads, row, strict=True)) for row in rows])
+        return
+    _print_table(
+        "Experiments (quick)" if asked.budget.quick else "Experiments", heads, rows
+    )
+    said = f"{sum(every.values())} of {len(every)} different cells are finished."
+    _say(f"{said} One that experiments share counts in each of them.")
 
 
 def reproduce(
-    reproduction: Reproduction,
+    asked: Reproduction,
     *,
     num_workers: int | None = None,
     scheduler: str | None = None,
     as_json: bool = False,
 ) -> int:
     """Run what is left, print ours beside the paper's, and return the exit code."""
-    aside = wide_console(stderr=True)
-    for name, reason in reproduction.missing().items():
-        _say(aside, f"Cells of {name} are skipped: {reason}")
-    workers = num_workers or usable_cores()
-    work = reproduction.work()
-    estimate = Estimate(None if scheduler else workers)
-    _learn(estimate, reproduction)
-    failures: list[Failure] = []
+    for one in asked.experiments:
+        if reason := asked.missing(one):
+            _say(f"Cells of {one.name} are skipped: {reason}", err=True)
+    num_workers = num_workers or cpu_count()
+    work = asked.work()
+    failures: list[Done] = []
     if any(work.values()):
+        estimate = asked.estimate(None if scheduler else num_workers)
         try:
-            with Watch(work, estimate, aside) as watch:
-                failures = reproduction.run(
-                    work.values(),
-                    num_workers=workers,
+            with ProgressDisplay(work, estimate, wide_console(stderr=True)) as display:
+                failures = run(
+                    [one for some in work.values() for one in some],
+                    num_workers=num_workers,
                     scheduler=scheduler,
-                    heard=watch.hear,
+                    on_done=display.update,
                 )
         except KeyboardInterrupt:
-            _say(aside, _how_to_go_on(reproduction))
+            _say(_how_to_resume(asked), err=True)
             return INTERRUPTED
         except ValueError as error:
             if scheduler is None:
                 raise
-            _say(aside, f"ma-sbi reproduce: {error}")
-            _say(aside, _how_to_go_on(reproduction))
+            _say(f"ma-sbi reproduce: {error}\n{_how_to_resume(asked)}", err=True)
             return 1
-    report = gather(reproduction.experiments, reproduction.budget, reproduction.store)
+    report = gather(asked.experiments, asked.budget, asked.store)
     if as_json:
-        told = [{"cell": str(one.item), "reason": one.reason} for one in failures]
-        _print_json(report.to_dict() | {"failures": told})
+        failed = [
+            {"cell": str(one.work.item), "reason": one.error, "details": one.details}
+            for one in failures
+        ]
+        _print_json(report.to_dict() | {"failures": failed})
     else:
-        console = wide_console()
-        console.print(render_report(report))
-        _say(console, f"A page with figures: {_report_command(reproduction)}")
-    if failures:
-        _say(aside, f"{len(failures)} failed:")
-    for one in failures:
-        _say(aside, f"- {one.item}: {one.reason}")
-    return 1 if _tell_problems(report, aside) or failures else 0
+        wide_console().print(render_report(report))
+        _say(f"A page with figures: {_report_command(asked)}")
+    problems = [f"{len(failures)} failed:"] if failures else []
+    problems += [f"- {one.work.item}: {one.error}" for one in failures]
+    return _exit_code([*problems, *report.warnings])
 
 
 def write_report(
-    reproduction: Reproduction,
+    asked: Reproduction,
     *,
     html: Path | None = None,
     markdown: Path | None = None,
     csv: Path | None = None,
 ) -> int:
     """Write what is asked for of finished cells, and return the exit code."""
-    console, aside = wide_console(), wide_console(stderr=True)
-    report = gather(reproduction.experiments, reproduction.budget, reproduction.store)
-    if report.provenance.num_cells and not report.provenance.num_finished:
+    report = gather(asked.experiments, asked.budget, asked.store)
+    done = report.provenance
+    if done.num_cells and not done.num_finished:
         _say(
-            aside,
-            f"ma-sbi report: nothing is finished in {reproduction.out}, nor committed. Run "
+            f"ma-sbi report: nothing is finished in {asked.out}, nor committed. Run "
             "ma-sbi reproduce first, or name other folders by --out and --results.",
+            err=True,
         )
         return 2
-    undrawn: list[str] = []
+    warnings = report.warnings
     try:
         if html is not None:
-            undrawn += write_page(report, html)
-            _say(console, f"The page is {html}.")
+            warnings += write_page(report, html)
+            _say(f"The page is {html}.")
         if markdown is not None:
-            undrawn += write_markdown(report, markdown)
-            _say(console, f"The Markdown page is {markdown}.")
+            warnings += write_markdown(report, markdown)
+            _say(f"The pages are {markdown} and {markdown.with_suffix('')}/*.md.")
         if csv is not None:
-            for section in report.sections:
-                if section.num_finished:
-                    file = csv / f"{section.experiment.name}.csv"
-                    num = reproduction.store.export(section.cells, file)
-                    _say(console, f"{num} rows are in {file}.")
+            for section in filter(lambda one: one.num_finished, report.sections):
+                file = csv / f"{section.experiment.name}.csv"
+                num = asked.store.export(section.cells, file)
+                _say(f"{num} rows are in {file}.")
     except OSError as error:
-        _say(aside, f"ma-sbi report: cannot write {error.filename}: {error.strerror}")
+        said = f"ma-sbi report: cannot write {error.filename}: {error.strerror}"
+        _say(said, err=True)
         return 2
-    _say(console, report.conclusion)
-    done = report.provenance
-    _say(console, f"{done.num_finished} of {done.num_cells} cells are finished.")
-    for problem in dict.fromkeys(undrawn):
-        _say(aside, problem)
-    return 1 if _tell_problems(report, aside) or undrawn else 0
+    _say(report.conclusion)
+    _say(f"{done.num_finished} of {done.num_cells} cells are finished.")
+    return _exit_code(warnings)
 
 
-def _learn(estimate: Estimate, reproduction: Reproduction) -> None:
-    """Take note of how long finished cells took."""
-    for one in reproduction.experiments:
-        cells = {cell.key: cell for cell in one.cells(reproduction.budget)}
-        rows = reproduction.store.rows(cells.values()).drop_duplicates("key")
-        for key, seconds in zip(rows["key"], rows["seconds"], strict=True):
-            estimate.learn(one.name, cells[key], seconds)
-
-
-def _how_to_go_on(reproduction: Reproduction) -> str:
+def _how_to_resume(asked: Reproduction) -> str:
     return (
-        f"Stopped. What is finished is kept in {reproduction.out}. The same command goes "
-        f"on from there. What there is so far: {_report_command(reproduction)}"
+        f"Stopped. What is finished is kept in {asked.out}. The same command goes "
+        f"on from there. What there is so far: {_report_command(asked)}"
     )
 
 
-def _report_command(reproduction: Reproduction) -> str:
-    budget = reproduction.budget
-    options = " --quick" if budget.quick else ""
-    options += f" --seeds {budget.seeds}" if budget.seeds else ""
-    if reproduction.results not in (None, RESULTS):
-        options += f" --results {quote(str(reproduction.results))}"
-    return f"ma-sbi report{options} --out {quote(str(reproduction.out))}"
+def _report_command(asked: Reproduction) -> str:
+    options = " --quick" if asked.budget.quick else ""
+    options += f" --seeds {asked.budget.seeds}" if asked.budget.seeds else ""
+    if asked.results not in (None, RESULTS):
+        options += f" --results {quote(str(asked.results))}"
+    return f"ma-sbi report{options} --out {quote(str(asked.out))}"
 
 
-def _tell_problems(report: Report, console: Console) -> bool:
-    problems = {
-        section.experiment.name: section.problem
-        for section in report.sections
-        if section.problem
-    }
-    for name, problem in problems.items():
-        _say(console, f"The tables of {name} could not be made: {problem}")
-    return bool(problems)
+def _exit_code(problems: Iterable[str]) -> int:
+    """Print problems, each once; 1 if there is any."""
+    once = list(dict.fromkeys(problems))
+    for problem in once:
+        _say(problem, err=True)
+    return 1 if once else 0
 
 
-def _say(console: Console, sentence: str) -> None:
-    console.print(Text(printable(sentence)), soft_wrap=True)
+def _say(sentence: str, *, err: bool = False) -> None:
+    typer.echo(printable(sentence), err=err)
+
+
+def _print_table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str | int]]
+) -> None:
+    columns = tuple(Column(head, numeric=head in ("cells", "finished")) for head in heads)
+    entries = tuple(tuple(words(str(one)) for one in row) for row in rows)
+    wide_console().print(render_table(Table(title, columns, entries)))
 
 
 def _print_json(document: object) -> None:
-    # Not through a console, which would wrap it.
-    text = json.dumps(document, indent=1, allow_nan=False)
-    Console(soft_wrap=True, highlight=False, markup=False).out(text, highlight=False)
+    typer.echo(json.dumps(document, indent=1, allow_nan=False))

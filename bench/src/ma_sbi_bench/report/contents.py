@@ -1,16 +1,17 @@
 """What is known so far: finished cells of experiments, as tables, figures and counts.
 
-Everything here reads the store and nothing else.
+Everything here reads the store and nothing else. Terminal, Markdown and page show the same
+blocks: paragraphs, tables and figures.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -18,31 +19,30 @@ from matplotlib.figure import Figure
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.running import in_one_line
 from ma_sbi_bench.engine.store import Store
-from ma_sbi_bench.report.provenance import Provenance, trace
+from ma_sbi_bench.report.provenance import (
+    Provenance,
+    counts_in_words,
+    sample_counts,
+    trace,
+)
 from ma_sbi_bench.report.tables import (
+    VERDICTS,
     Column,
     Entry,
     Table,
     make_tables,
     shown,
     verdict_entry,
+    words,
 )
 from ma_sbi_bench.tables.claims import Claim
 from ma_sbi_bench.tables.comparing import Compared, Line, Verdict
 from ma_sbi_bench.tables.paper_claims import judge_claims
-from ma_sbi_bench.tables.presentation import PRESENTATIONS
+from ma_sbi_bench.tables.presentation import PRESENTATIONS, Presentation
 
-__all__ = [
-    "CLAIMS_RULE",
-    "RULE",
-    "Drawing",
-    "Drawn",
-    "Report",
-    "Section",
-    "gather",
-    "progress_of",
-]
+__all__ = ["RULE", "Block", "Drawn", "Paragraph", "Report", "Section", "gather"]
 
 RULE = {
     "reproduced": "Ours differs from the paper's figure by no more than noise and rounding "
@@ -70,39 +70,40 @@ CLAIMS_RULE = (
     "of) leave no other reading, fails if they exclude it, and is open if they allow both; "
     "one on several tasks holds in part if it holds on some of them."
 )
+QUICK_WARNING = (
+    "This is a quick run: few simulations, observations and draws. It shows that "
+    "everything runs; its verdicts say little about the paper."
+)
 # The paper's recipe, and its variants on real data.
 OWN_METHODS = ("ma_sbi_paper", "stochastic", "matched")
-VERDICTS = ("reproduced", "better", "not reproduced", "too noisy")
-# Outcomes of claims as verbs, and the verdict whose colour each has.
-OUTCOMES = {
-    "holds": "hold",
-    "in part": "hold in part",
-    "open": "are open",
-    "fails": "fail",
-    "not run": "not run",
+# What other programs are given of a line.
+LINE = ("table", "labels", "metric", "raw", "closed", "log_score", "verdict", "note")
+# Outcomes of claims: as verbs, and the verdict whose colour each has.
+OUTCOMES: dict[str, tuple[str, Verdict]] = {
+    "holds": ("hold", "reproduced"),
+    "in part": ("hold in part", "too noisy"),
+    "open": ("are open", ""),
+    "fails": ("fail", "not reproduced"),
+    "not run": ("not run", ""),
 }
-COLOURS: dict[str, Verdict] = {
-    "holds": "reproduced",
-    "in part": "too noisy",
-    "open": "",
-    "fails": "not reproduced",
-    "not run": "",
-}
+
+
+class Paragraph(NamedTuple):
+    """A text, in which backticks mark code."""
+
+    text: str
+    kind: Literal["plain", "strong", "warning", "faint"] = "plain"
 
 
 class Drawn(NamedTuple):
-    """A figure with its name and what it shows."""
+    """A figure: its name, which starts with that of its experiment, and what it shows."""
 
     name: str
     caption: str
     figure: Figure
 
 
-class Drawing(NamedTuple):
-    """The figures of an experiment, or why there are none."""
-
-    figures: list[Drawn]
-    problem: str = ""
+Block = Paragraph | Table | Drawn
 
 
 @dataclass(frozen=True)
@@ -114,27 +115,31 @@ class Section:
         cells: All its cells.
         rows: Rows of the finished ones.
         num_finished: How many are finished.
+        presentation: How its rows are shown.
+        missing: Why the other cells cannot be run here; empty if they can.
         lines: Ours beside the paper's.
         problem: Why there are no lines, should they fail.
-        missing: Why the rest cannot be run here; empty if it can.
     """
 
     experiment: Experiment
     cells: Sequence[Cell]
     rows: pd.DataFrame
     num_finished: int
-    lines: tuple[Line, ...] = ()
-    problem: str = ""
+    presentation: Presentation
     missing: str = ""
+    lines: tuple[Line, ...] = field(init=False, default=())
+    problem: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        try:
+            lines = tuple(self.presentation.lines(self.rows)) if self.has_results else ()
+            object.__setattr__(self, "lines", lines)
+        except Exception as error:  # noqa: BLE001 (shown, and the others are made)
+            object.__setattr__(self, "problem", in_one_line(error))
 
     @property
-    def tables(self) -> list[Table]:
-        """Ours beside the paper's."""
-        return make_tables(self.lines)
-
-    @property
-    def worth_showing(self) -> bool:
-        """Whether there is anything to show of it."""
+    def has_results(self) -> bool:
+        """Whether there is anything to show."""
         return bool(self.num_finished or not self.cells)
 
     @property
@@ -142,21 +147,51 @@ class Section:
         """Lines of the paper by verdict; those without one under the empty text."""
         return Counter(line.verdict for line in self.lines if _in_paper(line))
 
-    def draw(self) -> Drawing:
-        """Draw the figures, in the style that is set."""
-        if not self.worth_showing:
-            return Drawing([])
+    @property
+    def warning(self) -> str:
+        """That the tables could not be made; empty if they were."""
+        name = self.experiment.name
+        said = f"The tables of {name} could not be made: {self.problem}"
+        return said if self.problem else ""
+
+    def blocks(self, *, figures: bool = True) -> Iterator[Block]:
+        """Show all of it; figures are drawn in the style that is set."""
+        yield Paragraph(self._about, "faint")
+        if self.experiment.note:
+            yield Paragraph(self.experiment.note)
+        if self.warning:
+            yield Paragraph(self.warning, "warning")
+        yield from make_tables(self.lines)
+        if figures:
+            yield from self._draw()
+        counts = counts_in_words(sample_counts(self.rows))
+        if counts:
+            yield Paragraph(f"Settings: {counts}.", "faint")
+
+    @property
+    def _about(self) -> str:
+        place, num = self.experiment.place, len(self.cells)
+        said = f"In the paper: {place}. " if place else ""
+        said += f"Experiment `{self.experiment.name}`"
+        said += f", {self.num_finished} of {num} cells finished" if num else ""
+        provisional = ", so its verdicts are provisional"
+        return said + (provisional if self.num_finished < num else "") + "."
+
+    def _draw(self) -> list[Drawn] | list[Paragraph]:
+        captions, own = self.presentation.captions, self.experiment.name
         try:
-            shown = PRESENTATIONS[self.experiment.name]
-            captions = shown.captions
-            figures = shown.figures(self.rows)
+            figures = self.presentation.figures(self.rows)
         except Exception as error:  # noqa: BLE001 (shown, and the others are drawn)
-            reason = _in_a_line(error)
-            name = self.experiment.name
-            return Drawing([], f"The figures of {name} could not be drawn: {reason}")
-        return Drawing(
-            [Drawn(name, captions.get(name, ""), one) for name, one in figures.items()]
-        )
+            reason = f"The figures of {own} could not be drawn: {in_one_line(error)}"
+            return [Paragraph(reason, "warning")]
+        return [
+            Drawn(
+                name if name.startswith(own) else f"{own}_{name}",
+                captions.get(name) or name.replace("_", " "),
+                figure,
+            )
+            for name, figure in figures.items()
+        ]
 
 
 @dataclass(frozen=True)
@@ -165,47 +200,12 @@ class Report:
 
     sections: tuple[Section, ...]
     budget: Budget
-    provenance: Provenance = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "provenance", trace(self.sections))
-
-    @property
-    def title(self) -> str:
-        """What this is, with its budget if it is not the full one."""
-        label = " (quick run: reduced budget)" if self.budget.quick else ""
-        return f"The MA-SBI paper, checked{label}"
-
-    @property
-    def budget_name(self) -> str:
-        """The budget in a word."""
-        return "quick" if self.budget.quick else "full"
-
-    @property
-    def warning(self) -> str:
-        """What a reader must know of a reduced budget."""
-        if not self.budget.quick:
-            return ""
-        return (
-            "This is a quick run: few simulations, observations and draws. It shows that "
-            "everything runs; its verdicts say little about the paper."
-        )
-
-    @property
-    def conclusion(self) -> str:
-        """All verdicts in a sentence."""
-        counts = sum((section.verdicts for section in self.sections), Counter())
-        judged = sum(counts[name] for name in VERDICTS)
-        said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
-        more = f"; {counts['']} more have no verdict" if counts[""] else ""
-        outcomes = Counter[str](one.outcome for one in self.judged_claims)
-        found = ", ".join(
-            f"{outcomes[name]} {verb}" for name, verb in OUTCOMES.items() if outcomes[name]
-        )
-        claims = f"Of {outcomes.total()} claims of the paper {found}. " if found else ""
-        if not judged:
-            return f"{claims}No figure of the paper has a verdict yet{more}."
-        return f"{claims}Of {judged} figures: {said}{more}."
+    @cached_property
+    def provenance(self) -> Provenance:
+        """Where the numbers come from."""
+        keys = {cell.key for section in self.sections for cell in section.cells}
+        return trace([section.rows for section in self.sections], len(keys))
 
     @cached_property
     def judged_claims(self) -> list[Claim]:
@@ -213,15 +213,77 @@ class Report:
         return judge_claims({one.experiment.name: one.lines for one in self.sections})
 
     @property
+    def title(self) -> str:
+        """What this is, with its budget if it is not the full one."""
+        label = " (quick run: reduced budget)" if self.budget.quick else ""
+        return f"The MA-SBI paper, checked{label}"
+
+    def heading(self, section: Section) -> str:
+        """Title of an experiment, with its budget if it is not the full one."""
+        return section.experiment.title + (" (quick run)" if self.budget.quick else "")
+
+    @property
+    def shown(self) -> list[Section]:
+        """Experiments that have anything to show."""
+        return [section for section in self.sections if section.has_results]
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """Lines of the paper by verdict; those without one under the empty text."""
+        return sum((section.verdicts for section in self.sections), Counter())
+
+    @property
+    def warnings(self) -> list[str]:
+        """What could not be made."""
+        return [section.warning for section in self.sections if section.warning]
+
+    @property
+    def conclusion(self) -> str:
+        """All verdicts in a sentence."""
+        counts = self.verdicts
+        judged = sum(counts[name] for name in VERDICTS)
+        said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
+        more = f"; {counts['']} more have no verdict" if counts[""] else ""
+        outcomes = Counter[str](one.outcome for one in self.judged_claims)
+        found = ", ".join(
+            f"{outcomes[name]} {verb}"
+            for name, (verb, _) in OUTCOMES.items()
+            if outcomes[name]
+        )
+        claims = f"Of {outcomes.total()} claims of the paper {found}. " if found else ""
+        if not judged:
+            return f"{claims}No figure of the paper has a verdict yet{more}."
+        return f"{claims}Of {judged} figures: {said}{more}."
+
+    @property
+    def headline(self) -> list[Paragraph]:
+        """The conclusion, and what a reader must know of a reduced budget."""
+        said = [Paragraph(self.conclusion, "strong")]
+        if self.budget.quick:
+            said.append(Paragraph(QUICK_WARNING, "warning"))
+        return said
+
+    @property
+    def overview(self) -> list[Block]:
+        """Claims and verdicts of all experiments."""
+        if not self.judged_claims:
+            return [self.summary]
+        return [self.claims, Paragraph(CLAIMS_RULE, "faint"), self.summary]
+
+    @property
     def claims(self) -> Table:
-        """Claims with what became of them."""
+        """Claims with their outcomes."""
         titles = {one.experiment.name: one.experiment.title for one in self.sections}
+        outcomes = {
+            name: Entry(name, order, colour)
+            for order, (name, (_, colour)) in enumerate(OUTCOMES.items())
+        }
         rows = tuple(
             (
-                Entry(one.said, one.said),
-                Entry(one.outcome, list(OUTCOMES).index(one.outcome), COLOURS[one.outcome]),
-                Entry(one.found, one.found or None),
-                Entry(titles[one.experiment], titles[one.experiment]),
+                words(one.said),
+                outcomes[one.outcome],
+                words(one.found),
+                words(titles[one.experiment]),
             )
             for one in self.judged_claims
         )
@@ -231,155 +293,110 @@ class Report:
     @property
     def own_rows(self) -> Table:
         """What the paper says of its own method, ours beside it."""
-        found = [
-            (section, line)
-            for section in self.sections
-            for line in section.lines
-            if _in_paper(line) and line.labels.get("method") in OWN_METHODS
-        ]
-        columns = ("experiment", "row", "figure", "verdict", "paper", "ours [95 %]")
         rows = []
-        for section, line in found:
-            judged = line.judged or _blank(line)
-            paper, ours = shown(line, judged)
-            figure = "gap closed" if judged is line.closed else line.metric
-            place = ", ".join(str(v) for k, v in line.labels.items() if k != "method")
-            rows.append(
-                (
-                    Entry(section.experiment.title, section.experiment.title),
-                    Entry(place, place),
-                    Entry(figure, figure),
-                    verdict_entry(line),
-                    paper,
-                    ours,
-                )
-            )
-        heads = tuple(Column(head, head in columns[4:]) for head in columns)
-        return Table("The paper's own method", heads, tuple(rows))
+        for section in self.sections:
+            for line in section.lines:
+                if not _in_paper(line) or line.labels.get("method") not in OWN_METHODS:
+                    continue
+                judged = line.judged or _in_paper(line)
+                figure = "gap closed" if judged is line.closed else line.metric
+                place = ", ".join(str(v) for k, v in line.labels.items() if k != "method")
+                about = map(words, (section.experiment.title, place, figure))
+                rows.append((*about, verdict_entry(line), *shown(line, judged)))
+        heads = [Column(head) for head in ("experiment", "row", "figure", "verdict")]
+        heads += [Column(head, numeric=True) for head in ("paper", "ours [95 %]")]
+        return Table("The paper's own method", tuple(heads), tuple(rows))
 
     @property
     def summary(self) -> Table:
         """Verdicts of each experiment."""
         rows = []
         for section in self.sections:
-            counts, total = section.verdicts, len(section.cells)
-            share = section.num_finished / total if total else 1.0
-            done = f"{section.num_finished} of {total}" if total else "nothing to run"
+            num, total = section.num_finished, len(section.cells)
+            done = f"{num} of {total}" if total else "nothing to run"
+            counts = [section.verdicts[name] for name in (*VERDICTS, "")]
             rows.append(
                 (
-                    Entry(section.experiment.title, section.experiment.title),
-                    *(_count(counts[name]) for name in (*VERDICTS, "")),
-                    Entry(done, share),
-                    Entry(section.experiment.place, section.experiment.place or None),
+                    words(section.experiment.title),
+                    *(Entry(str(count or ""), count) for count in counts),
+                    Entry(done, num / total if total else 1.0),
+                    words(section.experiment.place),
                 )
             )
         heads = (*VERDICTS, "no verdict", "cells finished")
-        columns = (
-            Column("experiment"),
-            *(Column(head, numeric=True) for head in heads),
-            Column("in the paper"),
-        )
+        numbers = (Column(head, numeric=True) for head in heads)
+        columns = (Column("experiment"), *numbers, Column("in the paper"))
         return Table("Verdicts by experiment", columns, tuple(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can say it; NaN is None."""
         return {
-            "budget": self.budget_name,
+            "budget": "quick" if self.budget.quick else "full",
             "seeds": self.budget.seeds,
-            "verdicts": dict(
-                sum((section.verdicts for section in self.sections), Counter())
-            ),
+            "verdicts": dict(self.verdicts),
             "claims": [asdict(one) for one in self.judged_claims],
             "experiments": [
                 {
-                    "name": section.experiment.name,
-                    "title": section.experiment.title,
-                    "place": section.experiment.place,
-                    "note": section.experiment.note,
-                    "cells": len(section.cells),
-                    "finished": section.num_finished,
-                    "missing": section.missing,
-                    "problem": section.problem,
-                    "lines": [_plain_line(line) for line in section.lines],
+                    **_some(one.experiment, "name", "title", "place", "note"),
+                    "cells": len(one.cells),
+                    "finished": one.num_finished,
+                    **_some(one, "missing", "problem"),
+                    "lines": [_plain(_some(line, *LINE)) for line in one.lines],
                 }
-                for section in self.sections
+                for one in self.sections
             ],
             "provenance": asdict(self.provenance),
         }
 
 
-def gather(experiments: Sequence[Experiment], budget: Budget, store: Store) -> Report:
-    """Collect what is finished of experiments."""
-    return Report(tuple(_section(one, budget, store) for one in experiments), budget)
+def warnings_in(blocks: Iterable[Block]) -> list[str]:
+    """Collect what could not be made."""
+    kept = (one for one in blocks if isinstance(one, Paragraph))
+    return [one.text for one in kept if one.kind == "warning"]
 
 
-def _section(experiment: Experiment, budget: Budget, store: Store) -> Section:
-    cells = experiment.cells(budget)
-    finished = [cell for cell in cells if cell in store]
-    rows = store.rows(finished)
-    lines: tuple[Line, ...] = ()
-    problem = ""
-    if finished or not cells:
-        try:
-            lines = tuple(PRESENTATIONS[experiment.name].lines(rows))
-        except Exception as error:  # noqa: BLE001 (shown, and the others are made)
-            problem = _in_a_line(error)
-    missing = experiment.what_is_missing(cell for cell in cells if cell not in store)
-    return Section(experiment, cells, rows, len(finished), lines, problem, missing)
+def gather(
+    experiments: Sequence[Experiment],
+    budget: Budget,
+    store: Store,
+    presentations: Mapping[str, Presentation] = PRESENTATIONS,
+) -> Report:
+    """Collect what is finished of experiments.
+
+    Args:
+        experiments: The experiments.
+        budget: Decides their cells.
+        store: Finished cells.
+        presentations: How the rows of each experiment are shown, by its name.
+    """
+    sections = []
+    for one in experiments:
+        cells = one.cells(budget)
+        finished = [cell for cell in cells if cell in store]
+        missing = one.what_is_missing(cell for cell in cells if cell not in store)
+        rows, num = store.rows(finished), len(finished)
+        sections.append(Section(one, cells, rows, num, presentations[one.name], missing))
+    return Report(tuple(sections), budget)
 
 
-def progress_of(section: Section) -> str:
-    """Say how far an experiment is, and what that means for its verdicts."""
-    said = f"{section.num_finished} of {len(section.cells)} cells finished"
-    unfinished = section.num_finished < len(section.cells)
-    return f"{said}, so its verdicts are provisional" if unfinished else said
-
-
-def _in_a_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def _in_paper(line: Line) -> bool:
+def _in_paper(line: Line) -> Compared | None:
+    """Find the number that the paper has; None if it has none."""
     known = (line.closed, line.raw)
-    return any(one is not None and one.paper is not None for one in known)
+    return next((one for one in known if one and one.paper is not None), None)
 
 
-def _count(number: int) -> Entry:
-    return Entry(str(number) if number else "", number)
-
-
-def _plain_line(line: Line) -> dict[str, Any]:
-    compared = {
-        name: _plain_compared(getattr(line, name))
-        for name in ("raw", "closed", "log_score")
-    }
-    return {
-        "table": line.table,
-        "labels": {name: _plain(value) for name, value in line.labels.items()},
-        "metric": line.metric,
-        **compared,
-        "verdict": line.verdict or None,
-        "note": line.note,
-    }
-
-
-def _blank(line: Line) -> Compared | None:
-    """Find the number that the paper has, where there is no verdict on it."""
-    return next(one for one in (line.closed, line.raw) if one and one.paper is not None)
-
-
-def _plain_compared(one: Compared | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
-    known = asdict(one) | {
-        "difference": one.difference,
-        "tolerance": one.tolerance,
-        "verdict": one.verdict or None,
-    }
-    return {name: _plain(value) for name, value in known.items()}
+def _some(thing: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names}
 
 
 def _plain(value: Any) -> Any:
+    """Turn a value into what JSON can say: NaN, infinity and no verdict are None."""
+    if isinstance(value, Compared):
+        value = asdict(value) | _some(value, "difference", "tolerance", "verdict")
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()} | (
+            {"verdict": value["verdict"] or None} if "verdict" in value else {}
+        )
     if hasattr(value, "item"):  # a number of NumPy
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

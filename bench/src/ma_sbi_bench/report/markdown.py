@@ -1,107 +1,126 @@
-"""A report as a page of the documentation: Markdown, and its figures beside it."""
+"""A report as pages of the documentation: claims on one, then one per experiment."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
 from ma_sbi.display.text import printable
-from ma_sbi_bench.report.contents import CLAIMS_RULE, RULE, Report, Section, progress_of
-from ma_sbi_bench.report.provenance import counts_in_words, sample_counts
+from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report, warnings_in
 from ma_sbi_bench.report.tables import Table
 
 __all__ = ["write_markdown"]
 
-FIGURES = Path("figures") / "results"
+OWN = "own_method"
+STYLE: Any = {"axes.spines.top": False, "axes.spines.right": False}
 
 
 def write_markdown(report: Report, path: Path) -> list[str]:
-    """Write the page, and its figures as PNG into ``figures/results`` beside it.
+    """Write the page of claims, and a page per experiment into the folder of its name.
+
+    Args:
+        report: The report.
+        path: File of the page of claims. Of ``results.md`` the other pages are
+            ``results/<experiment>.md``, and the figures ``results/figures/*.png``.
 
     Returns:
-        What could not be drawn, and why.
+        Warnings of the pages: what could not be made, and why.
     """
-    problems: list[str] = []
+    folder = path.with_suffix("")
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    warnings = []
+    names = []
+    back = f"[All results](../{path.name})"
+    for section in report.shown:
+        name = section.experiment.name
+        with mpl.rc_context(STYLE):
+            blocks = list(section.blocks())
+            parts = [_block(one, folder) for one in blocks]
+        _write(folder / f"{name}.md", report.heading(section), [*parts, back])
+        names.append(name)
+        warnings += warnings_in(blocks)
+    pages = {
+        one.experiment.title: f"{folder.name}/{one.experiment.name}.md"
+        for one in report.shown
+    }
+    own = report.own_rows
+    if own.rows:
+        links = {title: Path(page).name for title, page in pages.items()}
+        _write(folder / f"{OWN}.md", own.title, [_table(own, links), back])
+        names.append(OWN)
     parts = [
-        f"# {report.title}",
         "Every table and figure of the paper that can be computed, with ours beside the "
-        "paper's. This page is generated: `ma-sbi reproduce all`, then `ma-sbi report "
-        "--markdown docs/results.md` ([how to](how_to/reproduce.md)).",
-        f"**{report.conclusion}**",
+        "paper's. These pages are generated: `ma-sbi reproduce all`, then `ma-sbi report "
+        "--markdown FILE`.",
+        *(_block(one, folder) for one in report.headline),
+        *(_block(one, folder, pages) for one in report.overview),
+        f"[{own.title}: all its figures]({folder.name}/{OWN}.md)" if own.rows else "",
+        "## How a verdict is made",
+        _facts(RULE),
+        "## Where the numbers come from",
+        _facts(report.provenance.facts),
+        "\n".join(
+            [
+                "```{toctree}",
+                ":hidden:",
+                "",
+                *(f"{folder.name}/{one}" for one in names),
+                "```",
+            ]
+        ),
     ]
-    if report.warning:
-        parts.append(f"**{report.warning}**")
-    if report.claims.rows:
-        title, table = f"**{report.claims.title}**", _table(report.claims)
-        parts += [title, table, _plain(CLAIMS_RULE)]
-    rule = [f"- **{_plain(name)}**: {_plain(said)}" for name, said in RULE.items()]
-    parts += ["**Figure by figure**", _table(report.summary), "\n".join(rule)]
-    if report.own_rows.rows:
-        parts += [f"**{report.own_rows.title}**", _table(report.own_rows)]
-    for section in report.sections:
-        if section.worth_showing:
-            parts += _section(section, path, problems)
-    parts.append("## Where the numbers come from")
-    facts = report.provenance.facts
-    parts.append(
-        "\n".join(f"- {_plain(name)}: {_plain(one)}" for name, one in facts.items())
+    _write(path, report.title, parts)
+    return warnings
+
+
+def _write(path: Path, title: str, parts: list[str]) -> None:
+    text = "\n\n".join([f"# {_plain(title)}", *filter(None, parts)])
+    path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _block(block: Block, folder: Path, links: Mapping[str, str] | None = None) -> str:
+    if isinstance(block, Table):
+        return f"## {_plain(block.title)}\n\n{_table(block, links or {})}"
+    if isinstance(block, Drawn):
+        return _figure(block, folder)
+    text = "".join(
+        part if part.startswith("`") else _plain(part)
+        for part in re.split(r"(`[^`]+`)", block.text)
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    return problems
+    return f"**{text}**" if block.kind in ("strong", "warning") else text
 
 
-def _section(section: Section, path: Path, problems: list[str]) -> list[str]:
-    experiment = section.experiment
-    parts = [f"## {_plain(experiment.title)}"]
-    done = progress_of(section)
-    said = [_plain(experiment.place), f"`{experiment.name}`", done if section.cells else ""]
-    parts.append(", ".join(one for one in said if one) + ".")
-    if experiment.note:
-        parts.append(experiment.note)
-    if section.problem:
-        parts.append(f"The table could not be made: {_plain(section.problem)}")
-    for table in section.tables:
-        parts += [f"**{_plain(table.title)}**", _table(table)]
-    parts += _figures(section, path, problems)
-    counts = counts_in_words(sample_counts(section.rows))
-    if counts:
-        parts.append(f"Settings: {_plain(counts)}.")
-    return parts
+def _figure(drawn: Drawn, folder: Path) -> str:
+    name = re.sub(r"\W+", "_", drawn.name).strip("_")
+    file = Path("figures") / f"{name}.png"
+    drawn.figure.savefig(
+        folder / file, dpi=120, bbox_inches="tight", metadata={"Software": None}
+    )
+    caption = _plain(drawn.caption)
+    return f"![{caption}]({file.as_posix()})\n\n*{caption}*"
 
 
-def _figures(section: Section, path: Path, problems: list[str]) -> list[str]:
-    parts = []
-    with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
-        drawing = section.draw()
-        if drawing.problem:
-            problems.append(drawing.problem)
-            parts.append(_plain(drawing.problem))
-        for drawn in drawing.figures:
-            name = re.sub(r"\W+", "_", drawn.name).strip("_")
-            file = FIGURES / f"{section.experiment.name}_{name}.png"
-            (path.parent / file).parent.mkdir(parents=True, exist_ok=True)
-            drawn.figure.savefig(
-                path.parent / file,
-                dpi=120,
-                bbox_inches="tight",
-                metadata={"Software": None},
-            )
-            caption = _plain(drawn.caption or drawn.name)
-            parts += [f"![{caption}]({file.as_posix()})", f"*{caption}*"]
-    return parts
-
-
-def _table(table: Table) -> str:
+def _table(table: Table, links: Mapping[str, str]) -> str:
     rules = ["---:" if column.numeric else "---" for column in table.columns]
     rows = [[_plain(column.head) for column in table.columns], rules]
-    rows += [[_plain(entry.text) for entry in row] for row in table.rows]
+    rows += [[_linked(entry.text, links) for entry in row] for row in table.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _linked(text: str, links: Mapping[str, str]) -> str:
+    return f"[{_plain(text)}]({links[text]})" if text in links else _plain(text)
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return "\n".join(f"- **{_plain(name)}**: {_plain(one)}" for name, one in facts.items())
 
 
 def _plain(text: str) -> str:
     """Keep a text from being read as Markdown."""
-    one_line = " ".join(printable(text).split())
+    # Spaces at the ends stand between a text and the code beside it.
+    one_line = re.sub(r"\s+", " ", printable(text))
     return re.sub(r"([\\`*<|$~]|(?<=\])[(:\[]|\b_|_\b)", r"\\\1", one_line)

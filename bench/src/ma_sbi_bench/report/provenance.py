@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-if TYPE_CHECKING:
-    from ma_sbi_bench.report.contents import Section
-
-__all__ = ["Provenance", "duration", "sample_counts", "trace"]
+__all__ = ["Provenance", "counts_in_words", "duration", "sample_counts", "trace"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +19,8 @@ class Provenance:
         commits: Commits of the source that computed them; a plus means that it had been
             changed since.
         versions: Versions of each package; several if cells differ.
-        sample_counts: Seeds, simulations, draws and the like; all values that occur.
-        seconds: What all cells took, one thread each, without the training of posteriors.
+        sample_counts: Seeds, simulations, draws and others; all values that occur.
+        seconds: Time of all cells, one thread each, without the training of posteriors.
         num_finished: Number of finished cells; one that experiments share counts once.
         num_cells: Number of cells.
     """
@@ -49,52 +46,55 @@ class Provenance:
         }
 
 
-def trace(sections: Sequence[Section]) -> Provenance:
-    """Find where the numbers of sections come from."""
-    keys = {cell.key for section in sections for cell in section.cells}
+def trace(frames: Sequence[pd.DataFrame], num_cells: int) -> Provenance:
+    """Find where rows come from.
+
+    Args:
+        frames: Rows of each experiment.
+        num_cells: Number of cells, finished or not.
+    """
     # Frames without rows have columns without types, which pandas warns about.
-    frames = [section.rows for section in sections if len(section.rows)]
-    if not frames:
-        return Provenance((), {}, {}, 0.0, 0, len(keys))
-    rows = pd.concat(frames).drop_duplicates("key")
+    filled = [frame for frame in frames if len(frame)]
+    if not filled:
+        return Provenance((), {}, {}, 0.0, 0, num_cells)
+    rows = pd.concat(filled).drop_duplicates("key")
     return Provenance(
         commits=tuple(sorted({one for one in rows["commit"] if one})),
-        versions=_by_name(rows["versions"]),
+        versions=_values_by_name(rows["versions"]),
         sample_counts=sample_counts(rows),
         seconds=round(float(rows["seconds"].sum()), 1),
         num_finished=len(rows),
-        num_cells=len(keys),
+        num_cells=num_cells,
     )
 
 
 def sample_counts(rows: pd.DataFrame) -> dict[str, tuple[int, ...]]:
     """List every count that the cells of these rows were run with."""
-    found: dict[str, set[int]] = {}
+    found: dict[str, tuple[int, ...]] = {}
     if len(rows):
-        found["seeds"] = {int(rows["seed"].nunique())}
-        calibration = rows["num_calibration"].dropna()
-        if len(calibration):
-            found["calibration rows"] = {int(one) for one in calibration}
-    for settings in rows["settings"]:
-        for name, value in settings.items():
-            if isinstance(value, int) and not isinstance(value, bool) and value > 1:
-                found.setdefault(name, set()).add(value)
-    return {name: tuple(sorted(values)) for name, values in found.items()}
+        found["seeds"] = (int(rows["seed"].nunique()),)
+        calibration = sorted({int(one) for one in rows["num_calibration"].dropna()})
+        found |= {"calibration rows": tuple(calibration)} if calibration else {}
+    counts = (
+        {k: v for k, v in one.items() if type(v) is int and v > 1}
+        for one in rows["settings"]
+    )
+    return found | _values_by_name(counts)
 
 
-def counts_in_words(counts: dict[str, tuple[int, ...]], most: int = 6) -> str:
-    """Word counts in a line, many of them as a range."""
+def counts_in_words(counts: Mapping[str, Sequence[int]], most: int = 6) -> str:
+    """Describe counts in a line, many values as a range."""
     said = []
     for name, values in counts.items():
-        shown = ", ".join(f"{value:,}" for value in values)
+        text = ", ".join(f"{value:,}" for value in values)
         if len(values) > most:
-            shown = f"{values[0]:,} to {values[-1]:,}"
-        said.append(f"{name.replace('_', ' ')} {shown}")
+            text = f"{values[0]:,} to {values[-1]:,}"
+        said.append(f"{name.replace('_', ' ')} {text}")
     return "; ".join(said)
 
 
 def duration(seconds: float) -> str:
-    """Word a time as people say it."""
+    """Describe a time in the unit that suits it."""
     if seconds < 1:
         return "less than 1 s"
     if seconds < 90:
@@ -104,9 +104,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def _by_name(versions: Any) -> dict[str, tuple[str, ...]]:
-    found: dict[str, set[str]] = {}
-    for one in versions:
-        for name, version in one.items():
-            found.setdefault(name, set()).add(version)
-    return {name: tuple(sorted(some)) for name, some in found.items()}
+def _values_by_name(mappings: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """Collect all values that each name has."""
+    found: dict[str, set[Any]] = {}
+    for one in mappings:
+        for name, value in one.items():
+            found.setdefault(name, set()).add(value)
+    return {name: tuple(sorted(values)) for name, values in found.items()}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ma_sbi_bench.tables.comparing import Compared, Line, Verdict
 
-__all__ = ["Column", "Entry", "Table", "make_tables", "shown", "verdict_entry"]
+__all__ = ["VERDICTS", "Column", "Entry", "Table", "make_tables", "shown", "words"]
 
-VERDICT_ORDER = {"reproduced": 0, "better": 1, "not reproduced": 2, "too noisy": 3}
+VERDICTS: tuple[Verdict, ...] = ("reproduced", "better", "not reproduced", "too noisy")
 BLANK = "–"
 
 
@@ -24,12 +24,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in one place of a table.
+    """One place of a table.
 
     Attributes:
         text: What is shown.
         order: What the column is sorted by; None where there is nothing, which comes last.
-        verdict: The verdict, if it is one.
+        verdict: Decides the colour; empty for none.
     """
 
     text: str = ""
@@ -52,8 +52,13 @@ class Table:
     rows: tuple[tuple[Entry, ...], ...]
 
 
+def words(text: str) -> Entry:
+    """Make an entry that is sorted by its text."""
+    return Entry(text, text or None)
+
+
 def make_tables(lines: Sequence[Line]) -> list[Table]:
-    """Sort lines into their tables; columns that are empty in a whole table are dropped."""
+    """Group lines by table; columns that are empty in a whole table are dropped."""
     by_title: dict[str, list[Line]] = {}
     for line in lines:
         by_title.setdefault(line.table, []).append(line)
@@ -75,40 +80,33 @@ def _columns(lines: Sequence[Line]) -> list[tuple[Column, Callable[[Line], Entry
     several = len(metrics) > 1
     metric = "metric" if several or not any(metrics) else metrics[0]
     labels = dict.fromkeys(name for line in lines for name in line.labels)
-    columns: list[tuple[Column, Callable[[Line], Entry]]] = [
-        (Column(name, _holds_numbers(name, lines)), _label(name)) for name in labels
-    ]
-    if several:
-        columns.append((Column("metric"), lambda line: Entry(line.metric, line.metric)))
     return [
-        *columns,
-        # First, since a narrow page shows no more.
+        *((Column(name, _holds_numbers(name, lines)), _label(name)) for name in labels),
+        (Column("metric"), lambda line: words(line.metric if several else "")),
+        # Before the numbers, since a narrow page shows no more.
         (Column("verdict"), verdict_entry),
-        (Column(f"{metric}: paper", numeric=True), lambda line: _paper(line, line.raw)),
-        (Column(f"{metric}: implied", numeric=True), lambda line: _implied(line, line.raw)),
-        (
-            Column(f"{metric}: ours [95 %]", numeric=True),
-            lambda line: _ours(line, line.raw),
-        ),
-        (Column("gap closed: paper", numeric=True), lambda line: _paper(line, line.closed)),
-        (
-            Column("gap closed: implied", numeric=True),
-            lambda line: _implied(line, line.closed),
-        ),
-        (
-            Column("gap closed: ours [95 %]", numeric=True),
-            lambda line: _ours(line, line.closed),
-        ),
+        *_compared(metric, lambda line: line.raw),
+        *_compared("gap closed", lambda line: line.closed),
         (Column("difference", numeric=True), _difference),
+        *_compared("log score", lambda line: line.log_score, ours="log score [95 %]"),
+        (Column("note"), lambda line: words(line.note)),
+    ]
+
+
+def _compared(
+    name: str, number: Callable[[Line], Compared | None], ours: str = ""
+) -> list[tuple[Column, Callable[[Line], Entry]]]:
+    """Make the columns of a number: the paper's, what that implies, and ours."""
+    return [
+        (Column(f"{name}: paper", numeric=True), lambda line: _paper(line, number(line))),
         (
-            Column("log score: paper", numeric=True),
-            lambda line: _paper(line, line.log_score),
+            Column(f"{name}: implied", numeric=True),
+            lambda line: _implied(line, number(line)),
         ),
         (
-            Column("log score [95 %]", numeric=True),
-            lambda line: _ours(line, line.log_score),
+            Column(ours or f"{name}: ours [95 %]", numeric=True),
+            lambda line: _ours(line, number(line)),
         ),
-        (Column("note"), lambda line: Entry(line.note, line.note or None)),
     ]
 
 
@@ -119,12 +117,10 @@ def _holds_numbers(name: str, lines: Sequence[Line]) -> bool:
 
 def _label(name: str) -> Callable[[Line], Entry]:
     def fill(line: Line) -> Entry:
-        value = line.labels.get(name)
-        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        value = line.labels.get(name, "")
+        if value == "" or (isinstance(value, float) and math.isnan(value)):
             return Entry()
-        if isinstance(value, float):
-            return Entry(f"{value:g}", value)
-        return Entry(str(value), value)
+        return Entry(f"{value:g}" if isinstance(value, float) else str(value), value)
 
     return fill
 
@@ -132,8 +128,8 @@ def _label(name: str) -> Callable[[Line], Entry]:
 def _paper(line: Line, one: Compared | None) -> Entry:
     if one is None or one.paper is None:
         return Entry()
-    shown = _as_printed(line, one, one.paper)
-    return Entry(_with_unit(line, one, shown), one.paper)
+    text = _as_printed(line, one, one.paper)
+    return Entry(_with_unit(line, one, text), one.paper)
 
 
 def _implied(line: Line, one: Compared | None) -> Entry:
@@ -147,20 +143,20 @@ def _ours(line: Line, one: Compared | None) -> Entry:
         return Entry()
     if math.isnan(one.value):
         return Entry(f"{BLANK} ({one.reason})" if one.reason else BLANK)
-    shown = _with_unit(line, one, _number(line, one, one.value))
+    text = _with_unit(line, one, _number(line, one, one.value))
     if not math.isnan(one.low) and one.low != one.high:
         low, high = (_number(line, one, end) for end in (one.low, one.high))
-        shown += f" [{low}, {high}]"
-    return Entry(shown, one.value)
+        text += f" [{low}, {high}]"
+    return Entry(text, one.value)
 
 
 def _difference(line: Line) -> Entry:
-    """Show the difference that the verdict rests on."""
+    """Show the difference that the verdict is based on."""
     for one in (line.judged, line.closed, line.raw):
         if one is None or math.isnan(one.difference):
             continue
-        shown = _number(line, one, one.difference, keep_small=False)
-        signed = shown if shown.startswith("-") else f"+{shown}"
+        text = _number(line, one, one.difference, keep_small=False)
+        signed = text if text.startswith("-") else f"+{text}"
         return Entry(f"{signed} points" if one is line.closed else signed, one.difference)
     return Entry()
 
@@ -174,11 +170,11 @@ def verdict_entry(line: Line) -> Entry:
     """Show the verdict on a line."""
     if not line.verdict:
         return Entry()
-    return Entry(line.verdict, VERDICT_ORDER[line.verdict], line.verdict)
+    return Entry(line.verdict, VERDICTS.index(line.verdict), line.verdict)
 
 
-def _with_unit(line: Line, one: Compared, shown: str) -> str:
-    return f"{shown} %" if one is line.closed else shown
+def _with_unit(line: Line, one: Compared, text: str) -> str:
+    return f"{text} %" if one is line.closed else text
 
 
 def _as_printed(line: Line, one: Compared, value: float) -> str:
@@ -203,10 +199,10 @@ def _number(line: Line, one: Compared, value: float, *, keep_small: bool = True)
     small = round(scale, one.digits) == 0 < scale
     if small and keep_small and one is line.raw and line.metric != "C2ST":
         return _significant(value, 2)
-    # No more than four digits that count, unless they stand before the point.
+    # No more than four significant digits, unless they stand before the point.
     whole = math.floor(math.log10(scale)) if scale else 0
-    shown = f"{value:.{min(one.digits, max(0, 3 - whole))}f}"
-    return shown.removeprefix("-") if float(shown) == 0 else shown
+    text = f"{value:.{min(one.digits, max(0, 3 - whole))}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
 
 
 def _significant(value: float, digits: int) -> str:

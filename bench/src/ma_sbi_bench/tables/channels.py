@@ -12,7 +12,7 @@ import pandas as pd
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.tables.comparing import Compared, Line, exactly, mean_over_seeds
 from ma_sbi_bench.theory import (
     discrete_information,
@@ -72,7 +72,7 @@ class Channels(Experiment):
             for seed in budget.seeds_of()
         ]
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Compute information and gap closed, and measure the gap on draws."""
         num_regimes, num_draws = cell.settings["regimes"], cell.settings["draws"]
         joints = [

@@ -11,7 +11,7 @@ import pandas as pd
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory, fit_backbone
+from ma_sbi_bench.engine.models import Models, fit_backbone
 from ma_sbi_bench.tables.comparing import Compared, Line
 from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.trials.cells import trial_cell
@@ -64,7 +64,7 @@ class Compute(Experiment):
         """Name the posterior that a method starts from; training makes its own."""
         return () if cell.method == TRAINING else (backbone_of(cell),)
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Measure the phases of a method."""
         world = World.of(cell)
         if cell.method == TRAINING:
@@ -74,7 +74,7 @@ class Compute(Experiment):
             fit(world.task.prior, draws.theta, draws.x_sim, seed=cell.seed)
             return [Measurement("training", (time.perf_counter() - start,))]
         method = make_method(cell)
-        materials = materials_of(cell, world, method, laboratory)
+        materials = materials_of(cell, world, method, models)
         start = time.perf_counter()
         method.fit(materials, seed=cell.seed)
         measured = [Measurement("fit", (time.perf_counter() - start,))]

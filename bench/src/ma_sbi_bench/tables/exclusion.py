@@ -21,7 +21,7 @@ from ma_sbi.simulation import sample_prior
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.real.backbones import Simulator, backbone_of, predict
 from ma_sbi_bench.real.covid.load import COVID_FILE, PAPER_COUNTRIES, load_covid
 from ma_sbi_bench.real.covid.study import fortnight_backbone
@@ -152,13 +152,13 @@ class ExclusionTable(Experiment):
         """Name the posterior that predicts what stands for clean simulations."""
         return (backbone_of(cell),) if "posterior" in cell.settings else ()
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Test one context, or many that are clean."""
         if cell.method == "repeated":
             return [Measurement("passed", _repeat(cell))]
         if cell.method == "true":
             return _test(_draw(cell, cell.seed), cell)
-        return _test(_load(cell, laboratory), cell)
+        return _test(_load(cell, models), cell)
 
 
 def _draw(cell: Cell, seed: int | None) -> Case:
@@ -167,7 +167,7 @@ def _draw(cell: Cell, seed: int | None) -> Case:
     return Case(draws.context, draws.x_sim, draws.x_obs, draws.theta)
 
 
-def _load(cell: Cell, laboratory: Laboratory) -> Case:
+def _load(cell: Cell, models: Models) -> Case:
     """Load real data, and predict or simulate what stands for clean simulations."""
     simulator: Simulator
     if cell.task == COVID:
@@ -181,7 +181,7 @@ def _load(cell: Cell, laboratory: Laboratory) -> Case:
         regime = subjects.table["regime"].tolist()
         x_obs = density_summary(subjects.fitted).float()
     if cell.method == "predicted":
-        posterior = laboratory.posterior(backbone_of(cell))
+        posterior = models.posterior(backbone_of(cell))
         return Case(regime, predict(posterior, simulator, x_obs, cell.seed), x_obs)
     theta = sample_prior(simulator.prior, len(x_obs), seed=derive(cell.seed, "prior"))
     return Case(regime, simulator.simulate(theta, seed=cell.seed), x_obs, theta)

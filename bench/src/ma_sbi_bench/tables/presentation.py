@@ -61,8 +61,10 @@ MODULES = {
 
 
 def _of_module(module: ModuleType) -> Presentation:
-    figures = getattr(module, "figures", lambda rows: {})
-    return Presentation(module.lines, figures, getattr(module, "CAPTIONS", {}))
+    """Present an experiment by the functions of its module."""
+    if not hasattr(module, "figures"):
+        return Presentation(module.lines)
+    return Presentation(module.lines, module.figures, module.CAPTIONS)
 
 
 def _of_trials(table: TrialTable) -> Presentation:

@@ -10,7 +10,7 @@ import pandas as pd
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.tables.comparing import Line
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Schematic(Experiment):
         """List nothing: there is nothing to compute."""
         return []
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Refuse: there are no cells."""
         raise ValueError("the schematic has no cells")
 

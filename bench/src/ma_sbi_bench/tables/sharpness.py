@@ -14,7 +14,7 @@ from ma_sbi.diagnostics import mutual_information
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.tables.comparing import (
     Compared,
     Line,
@@ -95,7 +95,7 @@ class Sharpness(Experiment):
             for seed in budget.seeds_of()
         ]
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Compute both sides of the inequality for every coupling."""
         known = ("modes", "probabilities", "width")
         law = ModalDeparture(**{k: cell.settings[k] for k in known if k in cell.settings})

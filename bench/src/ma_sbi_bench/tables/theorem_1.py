@@ -10,7 +10,7 @@ import pandas as pd
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.tables.comparing import Compared, Line, beside, estimate, exactly
 from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.theory import GaussianWorld, canonical_information
@@ -71,7 +71,7 @@ class Theorem1(Experiment):
             for seed in budget.seeds_of()
         ]
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Draw departures and contexts, and correct the ones by the others."""
         world, rho = GaussianWorld(), np.array(cell.settings["correlations"])
         num_draws = cell.settings["draws"]

@@ -22,7 +22,7 @@ from ma_sbi.metrics import c2st_batch, log_score, posterior_mean_error
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
-from ma_sbi_bench.engine.models import Laboratory, fit_backbone
+from ma_sbi_bench.engine.models import Models, fit_backbone
 from ma_sbi_bench.methods import (
     MASBI,
     METHODS,
@@ -85,15 +85,12 @@ FORMS: dict[str, Callable[..., Method]] = METHODS | {
 """Every method, with the forms that only a table needs."""
 
 
-def run_trial(cell: Cell, laboratory: Laboratory) -> list[Measurement]:
+def run_trial(cell: Cell, models: Models) -> list[Measurement]:
     """Fit the method, sample all test rows together, and score."""
     if cell.backbone == EXACT_MEAN:
         return [Measurement("closed", (_share_of_departure(cell),))]
     world = World.of(cell)
-    if _form(cell) == "exact":
-        answer = _exact(cell, world)
-    else:
-        answer = _fitted(cell, world, laboratory)
+    answer = _exact(cell, world) if _form(cell) == "exact" else _fitted(cell, world, models)
     num_draws = cell.settings["draws"]
     if world.reference is not None:
         values = c2st_batch(answer.draws, world.reference, recipe=RECIPE)
@@ -159,11 +156,11 @@ def _exact(cell: Cell, world: World) -> _Answer:
     return _Answer(chosen, (log_weight + density).logsumexp(dim=1))
 
 
-def _fitted(cell: Cell, world: World, laboratory: Laboratory) -> _Answer:
+def _fitted(cell: Cell, world: World, models: Models) -> _Answer:
     """Fit the method and sample it."""
     settings, test = cell.settings, world.test
     method = make_method(cell)
-    materials = materials_of(cell, world, method, laboratory)
+    materials = materials_of(cell, world, method, models)
     method.fit(materials, seed=cell.seed)
     x = test.x_sim if method.reads == "x_sim" else test.x_obs
     batches = [
@@ -243,9 +240,7 @@ def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
     return shown * len(x) <= MOST_DENSITIES
 
 
-def materials_of(
-    cell: Cell, world: World, method: Method, laboratory: Laboratory
-) -> Materials:
+def materials_of(cell: Cell, world: World, method: Method, models: Models) -> Materials:
     """Gather what the method needs, and nothing that takes long for nothing."""
     settings, task = cell.settings, world.task
     simulations = unlabelled = None
@@ -261,7 +256,7 @@ def materials_of(
     return Materials(
         prior=task.prior,
         posterior=(
-            laboratory.posterior(backbone_of(cell)) if starts_from_posterior(cell) else None
+            models.posterior(backbone_of(cell)) if starts_from_posterior(cell) else None
         ),
         simulations=simulations,
         simulator=task.simulate,

@@ -11,7 +11,7 @@ from typing import Any
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.trials.cells import can_be_tried, trial_cell
 from ma_sbi_bench.trials.run import backbone_of, run_trial, starts_from_posterior
 
@@ -192,6 +192,6 @@ class TrialTable(Experiment):
         usual = 40.0 if cell.backbone == "ddpm" else 15.0
         return SECONDS.get(cell.settings.get("form", ""), usual)
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Run the trial."""
-        return run_trial(cell, laboratory)
+        return run_trial(cell, models)

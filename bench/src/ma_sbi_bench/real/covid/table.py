@@ -15,7 +15,7 @@ from ma_sbi.randomness import derive
 from ma_sbi.simulation import sample_prior
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.real.covid.load import (
     COUNTRIES,
     COVID_FILE,
@@ -157,7 +157,7 @@ class Covid(RealExperiment):
         return {name: cell.settings[name] for name in shared}
 
     @staticmethod
-    def prepare(world: Mapping[str, Any], seed: int, laboratory: Laboratory) -> WindowStudy:
+    def prepare(world: Mapping[str, Any], seed: int, models: Models) -> WindowStudy:
         """Prepare the windows of a setting."""
         backbone = Backbone(**world["posterior"])
         simulator = FortnightSimulator(**backbone.world_options)
@@ -166,7 +166,7 @@ class Covid(RealExperiment):
             windows = _first(windows, world["windows"])
         if world["simulated"]:
             windows = _simulated(windows, simulator, seed)
-        posterior = laboratory.posterior(backbone)
+        posterior = models.posterior(backbone)
         draws = world["draws"]
         return WindowStudy(windows, simulator, posterior, num_samples=draws, seed=seed)
 

@@ -15,7 +15,7 @@ from ma_sbi.context import as_codes
 from ma_sbi.protocols import Corrections
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
-from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.real.experiment import (
     BASELINE,
     PRIOR,
@@ -139,11 +139,9 @@ class Instructions(RealExperiment):
         return {"data": cell.task, **shared}
 
     @staticmethod
-    def prepare(
-        world: Mapping[str, Any], seed: int, laboratory: Laboratory
-    ) -> InstructionStudy:
+    def prepare(world: Mapping[str, Any], seed: int, models: Models) -> InstructionStudy:
         """Prepare the cases of one data set."""
-        posterior = laboratory.posterior(Backbone(**world["posterior"]))
+        posterior = models.posterior(Backbone(**world["posterior"]))
         task = DDM(NUM_TRIALS)
         simulated = world["data"] == "simulated"
         cases = load_cells(IMITATED if simulated else world["data"], seed=seed)

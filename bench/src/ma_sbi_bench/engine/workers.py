@@ -1,0 +1,212 @@
+"""Where work is done: this process, others of this machine, or a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from joblib.externals.loky import ProcessPoolExecutor
+
+from ma_sbi_bench.engine.store import written_whole
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["Cluster", "Processes", "ThisProcess", "Workers", "connect"]
+
+# Set before numpy and torch are loaded: later is too late for some of their libraries.
+ONE_THREAD = {
+    f"{library}_NUM_THREADS": "1"
+    for library in ("OMP", "MKL", "OPENBLAS", "BLIS", "NUMEXPR")
+} | {"VECLIB_MAXIMUM_THREADS": "1"}
+# A busy scheduler may take a while to answer.
+SECONDS_TO_ANSWER = 30.0
+# File that tells the folder of a run from another one of the same name.
+MARK = "folder.id"
+
+
+class Workers(Protocol):
+    """Where functions can be called."""
+
+    @property
+    def capacity(self) -> int:
+        """How many calls there may be at once."""
+
+    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
+        """Begin a call; its future has the result, or the error."""
+
+    def stop(self) -> None:
+        """End all calls."""
+
+
+class ThisProcess:
+    """The calling process: the work is done when ``start`` returns."""
+
+    capacity = 1
+
+    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
+        """Call the function."""
+        future: Future[Any] = Future()
+        future.set_result(function(given))
+        return future
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+class Processes:
+    """Several processes of this machine; if one dies, the others go on.
+
+    Args:
+        num: How many.
+    """
+
+    def __init__(self, num: int) -> None:
+        self.capacity = num
+        self._processes = [_Process() for _ in range(num)]
+
+    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
+        """Send the call to an idle process."""
+        idle = next(one for one in self._processes if not one.busy)
+        return idle.start(function, given)
+
+    def stop(self) -> None:
+        """Kill all."""
+        for one in self._processes:
+            one.stop()
+
+
+class _Process:
+    """A process of one thread, which is replaced when it has died.
+
+    Each has a pool of its own, since a pool ends all its processes when one dies.
+    """
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._call: Future[Any] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._call is not None and not self._call.done()
+
+    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
+        try:
+            self._call = self._running_pool().submit(function, given)
+        except BrokenProcessPool:  # it was killed while it was idle
+            self.stop()
+            self._call = self._running_pool().submit(function, given)
+        return self._call
+
+    def _running_pool(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                1, env=ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
+            )
+        return self._pool
+
+    def stop(self) -> None:
+        if self._pool is not None:
+            # One that is killed leaves semaphores behind, and a warning about them.
+            self._pool.shutdown(kill_workers=self.busy)
+            self._pool = None
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, which may have been killed."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class Cluster:
+    """The workers of a Dask scheduler, which all see the same folder.
+
+    It is given one call per thread and no more: when a worker dies, Dask counts that
+    against every call that waits there, not only against the one that ran.
+
+    Args:
+        address: Address of the scheduler.
+
+    Raises:
+        ValueError: If Dask is not installed, or no scheduler answers.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client = connect(address)
+        self._executor = self._client.get_executor(pure=False)
+
+    @property
+    def capacity(self) -> int:
+        """Number of threads of all workers, which may come and go.
+
+        Raises:
+            ValueError: If the scheduler is gone.
+        """
+        try:
+            return max(1, sum(self._client.nthreads().values()))
+        except (OSError, TimeoutError) as error:
+            raise ValueError(
+                f"the scheduler at {self._address} is gone: {error}"
+            ) from error
+
+    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
+        """Send a call to a worker; ``given.out`` is the folder that it must see."""
+        return self._executor.submit(_call, function, given, _mark(given.out))
+
+    def stop(self) -> None:
+        """Cancel what is not done, and leave the scheduler."""
+        self._client.close()
+
+
+def connect(address: str) -> Client:
+    """Reach a Dask scheduler.
+
+    Raises:
+        ValueError: If Dask is not installed, or no scheduler answers.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ValueError(
+            "a scheduler needs Dask: pip install 'ma-sbi-bench[cluster]'"
+        ) from error
+    try:
+        return Client(address, timeout=SECONDS_TO_ANSWER)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {address}: {error}") from error
+
+
+def _call(function: Callable[[Any], Any], given: Any, mark: str) -> Any:
+    """Call a function on a worker, if it sees the folder."""
+    if _read_mark(given.out) != mark:
+        raise FileNotFoundError(
+            f"the worker on {platform.node()} does not see the folder {given.out}"
+        )
+    return function(given)
+
+
+def _mark(folder: Path) -> str:
+    """Mark a folder, so that a worker can tell it from another one of that name."""
+    if not _read_mark(folder):
+        with written_whole(folder / MARK) as unfinished:
+            unfinished.write_text(uuid.uuid4().hex, encoding="utf-8")
+    return _read_mark(folder)
+
+
+def _read_mark(folder: Path) -> str:
+    file = folder / MARK
+    return file.read_text(encoding="utf-8") if file.exists() else ""
