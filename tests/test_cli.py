@@ -102,7 +102,7 @@ BAD_CHECKS = {
     "missing file": (["none.npz"], "there is no file"),
     "unknown type": (["rows.xlsx"], "known are .npz, .csv, .parquet"),
     "three rows": (["three.npz"], "at least 20 rows, got 3"),
-    "constant context": (["constant.npz"], "says the same in every row"),
+    "constant context": (["constant.npz"], "the same in every row"),
     "x_sim of other columns": (["columns.npz"], "paired row by row"),
     "constant groups": (["groups.npz"], "the same group in every row"),
     "no model": (["rows.npz", "--posterior", "none"], "none"),
