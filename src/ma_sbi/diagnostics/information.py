@@ -38,11 +38,11 @@ from ma_sbi.diagnostics.columns import (
 )
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.estimators import (
+    ksg,
     ksg_from_distances,
-    ksg_of_columns,
     largest_entropy,
     plug_in,
-    ross_of_columns,
+    ross,
 )
 from ma_sbi.diagnostics.reading import merge_rare, read_context
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
@@ -124,9 +124,10 @@ class Information:
         most = (
             f" of at most {self.upper_bound:.3f}" if np.isfinite(self.upper_bound) else ""
         )
+        above = "more" if self.p_value <= THRESHOLDS.dependence else "not shown to be more"
         return (
-            f"{self.value:.3f} nats{most} [{self.low:.3f}, {self.high:.3f}], "
-            f"p = {self.p_value:.2g} ({self.estimator}, n = {self.num_rows})"
+            f"{self.value:.3f} nats{most} [{self.low:.3f}, {self.high:.3f}], {above} than "
+            f"chance (p = {self.p_value:.2g}, {self.estimator}, n = {self.num_rows})"
         )
 
 
@@ -228,9 +229,7 @@ def _with_labels(columns: np.ndarray, labels: np.ndarray, options: _Options) -> 
     scores = _principal(normal_scores(columns))
 
     def neighbours(rows: np.ndarray, shuffled: np.ndarray) -> float:
-        return ross_of_columns(
-            _discriminants(scores[rows], labels[shuffled]), labels[shuffled], k
-        )
+        return ross(_discriminants(scores[rows], labels[shuffled]), labels[shuffled], k)
 
     slow = scores.shape[1] > 1
     rows_null = min(n, MOST_ROWS_NULL if slow else MOST_ROWS_LINE)
@@ -370,11 +369,9 @@ def _calibrated(
     p, q = min(p, MOST_NEIGHBOUR_DIMS), min(q, MOST_NEIGHBOUR_DIMS)
     # Rows are in no order: the order of the data may mean something.
     rows = np.sort(rng.permutation(len(a))[:most])
-    seen = ksg_of_columns(a[rows][:, :p], b[rows][:, :q], k)
+    seen = ksg(a[rows][:, :p], b[rows][:, :q], k)
     known = rho[: min(p, q)]
-    twins = [
-        ksg_of_columns(*_twin(len(rows), p, q, known, rng), k) for _ in range(NUM_TWINS)
-    ]
+    twins = [ksg(*_twin(len(rows), p, q, known, rng), k) for _ in range(NUM_TWINS)]
     weight = _likeness_to_gaussian(np.hstack([a[:, :p], b[:, :q]]))
     return float(seen + weight * (linear - np.mean(twins)))
 
@@ -413,7 +410,7 @@ def _statistic(
         rho = np.linalg.svd(a.T @ b[order] / len(a), compute_uv=False)
         linear = -0.5 * np.log1p(-(np.clip(rho, 0, 1 - 1e-9) ** 2)).sum()
         if a.shape[1] + b.shape[1] == 2:
-            return float(linear + ksg_of_columns(a[:rows], b[order[:rows]], k))
+            return float(linear + ksg(a[:rows], b[order[:rows]], k))
         permuted = right[np.ix_(order[:rows], order[:rows])]
         return float(linear + ksg_from_distances(left, permuted, k))
 
@@ -482,11 +479,6 @@ def _run(subject: Subject) -> Information:
     )
 
 
-def _answer(found: Information) -> str:
-    above = found.p_value <= THRESHOLDS.dependence
-    return f"{'More' if above else 'No more'} than chance: {found}"
-
-
 def _draw(check: Findings) -> Picture | None:
     """Draw the information with its interval, beside the null and the break-even."""
     from ma_sbi.display.drawing import AFTER, BEFORE, INK, OTHER, side_by_side
@@ -523,6 +515,5 @@ DIAGNOSTIC = Diagnostic(
     "How much information does the context have on the departure?",
     _run,
     needs=("x_sim",),
-    answer=_answer,
     draw=_draw,
 )
