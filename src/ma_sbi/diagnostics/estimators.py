@@ -96,7 +96,7 @@ def _around(points: np.ndarray, radius: np.ndarray) -> np.ndarray:
         high = np.searchsorted(ordered, value + radius[free], "left")
         counts[free] = np.maximum(high - low, 1)
     elif len(points) <= MOST_ROWS_AT_ONCE:
-        # All distances at once: near independence a tree would visit most points, too.
+        # All distances at once: near independence a tree would visit most points.
         nearer = cdist(points[free], points, "chebyshev") < radius[free, None]
         counts[free] = nearer.sum(axis=1)
     elif free.any():

@@ -104,7 +104,7 @@ def exclusion_test(
     The paper's criterion is :math:`R^2(x_{sim} \mid z) < 0.10`. This asks in addition
     that no dependence is found by a permutation test of x_sim, and of theta where known,
     at ``level`` for both together. A clean context fails in a share ``level`` of all
-    cases; with many rows a leak too small to matter is found, too: read ``r2_sim`` and
+    cases; with many rows even a leak too small to matter is found: read ``r2_sim`` and
     the statistic beside the verdict.
 
     x_sim must be what the simulator gives at the true parameters, drawn without regard to

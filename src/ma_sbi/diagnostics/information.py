@@ -13,7 +13,7 @@ smaller the weight w, down to none: in clusters KSG loses little, and correlatio
 the information. What is then left is KSG, in several dimensions a lower bound rather than
 an estimate.
 
-The sum over canonical pairs would do for Gaussians, too, but counts twice what two
+The sum over canonical pairs would also be right for Gaussians, but counts twice what two
 uncorrelated coordinates share, and misses what correlation does not show.
 """
 
@@ -216,7 +216,7 @@ def _nothing(n: int) -> Information:
 
 
 def _with_labels(columns: np.ndarray, labels: np.ndarray, options: _Options) -> Information:
-    """Estimate against labels, by plug-in where departures repeat, too."""
+    """Estimate against labels, by plug-in where departures repeat as well."""
     values = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
     n, k = len(labels), options.num_neighbours or FEWEST_NEIGHBOURS
     if (values.max() + 1) * ROWS_PER_VALUE <= n:
@@ -263,7 +263,7 @@ def _with_vectors(
         return _calibrated(a[rows], b[shuffled], k, most, options.rng)
 
     rows_null = min(n, MOST_ROWS_NULL if slow else MOST_ROWS_LINE)
-    # The order of the rows may mean something, and the test looks at the first only.
+    # The order of the rows may carry meaning, and the test uses the first only.
     mixed = options.rng.permutation(n)
     test = _statistic(a[mixed], b[mixed], neighbours(rows_null), rows_null)
     return _conclude(calibrated, n, rows_null, float("inf"), "ksg", options, test)

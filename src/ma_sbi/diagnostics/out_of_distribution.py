@@ -39,7 +39,7 @@ LogDensity = Callable[[Tensor], Any]
 
 # The kernel matrix of so many rows of each kind takes a second.
 MOST_ROWS = 1_000
-# Components of the mixture that stands for the simulations' density.
+# Components of the mixture that is fitted to the simulations.
 COMPONENTS = (1, 2, 4, 8)
 FEWEST_SIMULATIONS = 20
 # Simulations from the prior, where there are none at the inputs of the observations.
