@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal
 
-from bench.tests.methods.worlds import fitted, observe
-from ma_sbi import from_callable
+from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector, from_callable
 from ma_sbi.conformal import conformal
 
 SCALE = math.sqrt(0.2)
@@ -204,17 +203,14 @@ def test_no_draw_inside_is_an_error():
         conformal(far, theta, x).sample(2, x[:2], seed=0)
 
 
-# Of every kind: correcting, retrained and neither, with a density and without.
-@pytest.mark.parametrize(
-    "name",
-    ["npe", "ma_sbi", "rope_emd", "nnpe", "concat", "frisbi", "npe_rs"]
-    + ["context_to_theta", "fmcpe"],
-)
-def test_regions_on_top_of_a_method_cover(name):
-    theta, _, x_obs, context = observe(100, seed=11)
-    regions = conformal(fitted(name), theta, x_obs, context, alpha=0.2)
-    new_theta, _, new_x, new_context = observe(400, seed=12)
-    covered = regions.contains(new_theta[None], new_x, new_context).float().mean()
+def test_regions_of_a_corrected_posterior_cover():
+    theta, x = world(500)
+    notes = ["reads high", "all is well"] * 250
+    x_obs = x + torch.tensor([[2.0], [0.0]]).repeat(250, 1)
+    corrector = ShiftCorrector(CategoryEncoder()).fit(notes[:100], x_obs[:100], x[:100])
+    corrected = CorrectedPosterior(gaussian(), corrector)
+    regions = conformal(corrected, theta[:100], x_obs[:100], notes[:100], alpha=0.2)
+    covered = regions.contains(theta[None, 100:], x_obs[100:], notes[100:]).float().mean()
     # Given the pairs, the coverage is Beta(81, 20); the test adds its binomial noise.
     error = math.sqrt(0.8 * 0.2 * (1 / 102 + 1 / 400))
     assert abs(covered - 81 / 101) < SPREAD * error

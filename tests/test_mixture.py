@@ -29,18 +29,14 @@ class Exact:
 def pool():
     """Candidates that all observations share, with weights of their own."""
     weight = torch.randn(NUM_CANDIDATES, BATCH).log_softmax(dim=0)
-    x = torch.randn(NUM_CANDIDATES, 1, DIM).expand(-1, BATCH, -1)
-    return Corrections(x, weight, torch.zeros_like(weight))
+    return Corrections.among(torch.randn(NUM_CANDIDATES, DIM), weight)
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("most", [1, 40, 10**6], ids=lambda most: f"{most} at once")
 def test_the_density_is_the_weighted_sum_however_it_is_cut(shared, most, monkeypatch):
-    blocks = mixture._blocks
-    monkeypatch.setattr(mixture, "_blocks", lambda rows, cost: blocks(rows, cost, most))
-    candidates = pool()
-    if not shared:
-        candidates = candidates._replace(x=candidates.x.contiguous())
+    monkeypatch.setattr(mixture, "MAX_ROWS", most)
+    candidates = pool()._replace(shared=shared)
     theta = torch.randn(3, BATCH, DIM)
     each = Independent(Normal(candidates.x[:, None], 1.0), 1).log_prob(theta)
     expected = (each + candidates.log_weight[:, None]).logsumexp(dim=0)
@@ -53,9 +49,8 @@ def test_shared_candidates_are_asked_about_once():
     assert posterior.asked == NUM_CANDIDATES
 
 
-def test_many_observations_take_turns_with_seeds_of_their_own(monkeypatch):
-    blocks = mixture._blocks
-    monkeypatch.setattr(mixture, "_blocks", lambda rows, cost: blocks(rows, cost, 1000))
+def test_blocks_of_observations_have_seeds_of_their_own(monkeypatch):
+    monkeypatch.setattr(mixture, "MAX_ROWS", 1000)
     candidates = pool()
     draws = sample_mixture(Exact(), 1000, candidates, seed=0)
     weight = candidates.log_weight.exp()[..., None]

@@ -1,19 +1,16 @@
-"""Every public class keeps its protocol, and the rooms import one way."""
+"""Every public class keeps its protocol."""
 
-import ast
 import inspect
-from pathlib import Path
 
 import pytest
+import torch
 
 import ma_sbi
 from ma_sbi import protocols
 from ma_sbi.correctors import BaseCorrector, ComposedCorrector, ShiftCorrector
 from ma_sbi.posteriors.amortized import Amortized
-
-PACKAGE = Path(ma_sbi.__file__).parent
-METHOD = ["context", "encoders", "posterior", "correctors"]
-WORLDS = {"tasks", "baselines", "experiments", "metrics", "report", "demo", "cli"}
+from ma_sbi.posteriors.diffusion import DiffusionPosterior
+from ma_sbi.protocols import Corrections
 
 
 @pytest.mark.parametrize("name", ma_sbi.__all__)
@@ -33,12 +30,32 @@ def test_posteriors_have_the_signature_of_the_protocol():
     assert list(inspect.signature(Amortized.sample).parameters) == list(expected)
 
 
-@pytest.mark.parametrize("room", METHOD)
-def test_the_method_imports_no_world(room):
-    path = PACKAGE / room
-    files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            module = getattr(node, "module", None) or ""
-            if isinstance(node, ast.ImportFrom) and module.startswith("ma_sbi."):
-                assert module.split(".")[1] not in WORLDS, f"{file} imports {module}"
+def test_only_a_diffusion_model_declares_its_density_expensive():
+    assert not Amortized.expensive_density
+    assert DiffusionPosterior.expensive_density
+
+
+def test_a_certain_correction_is_one_candidate_of_weight_one():
+    x, log_abs_det = torch.randn(3, 2), torch.randn(3)
+    certain = Corrections.certain(x, log_abs_det)
+    assert torch.equal(certain.x, x[None])
+    assert torch.equal(certain.log_weight, torch.zeros(1, 3))
+    assert torch.equal(certain.log_abs_det, log_abs_det[None])
+    assert not certain.shared
+
+
+def test_candidates_of_a_pool_are_the_same_for_every_observation():
+    pool, log_weight = torch.randn(4, 2), torch.randn(4, 3).log_softmax(dim=0)
+    among = Corrections.among(pool, log_weight)
+    assert among.shared
+    assert torch.equal(among.x, pool[:, None].repeat(1, 3, 1))
+    assert torch.equal(among.log_weight, log_weight)
+
+
+def test_rows_are_selected_in_every_part():
+    among = Corrections.among(torch.randn(4, 2), torch.randn(4, 3))
+    some = among.rows(slice(1, 3))
+    assert torch.equal(some.x, among.x[:, 1:])
+    assert torch.equal(some.log_weight, among.log_weight[:, 1:])
+    assert some.log_abs_det.shape == (4, 2)
+    assert some.shared

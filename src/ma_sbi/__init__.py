@@ -3,7 +3,7 @@
 ``context -> encoder -> corrector -> x -> posterior -> draws``
 
 The public names are listed in ``__init__.pyi`` and loaded when first used, so that the
-command line answers before torch and sbi are there.
+command line answers before torch and sbi are imported.
 """
 
 import lazy_loader

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from json import dumps
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,7 @@ def main(
 @app.command()
 def demo(
     out: Annotated[
-        Path, typer.Option(help="Folder for the picture; made if it is not there.")
+        Path, typer.Option(help="Folder for the figure; created if missing.")
     ] = Path("ma-sbi-demo"),
     simulations: Annotated[
         int, typer.Option(min=1000, help="Simulations to train the posterior on.")
@@ -67,13 +68,13 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
 ) -> None:
     """Two beacons and a log of their faults: NPE, MA-SBI from the log, and the Oracle."""
-    # Imported late: the help must not wait for torch.
+    # Imported late, so that the help does not wait for torch.
     import torch
 
     from ma_sbi.demo import METHODS, NOTES, run_demo
     from ma_sbi.plots import plot_posteriors
 
-    # This process is ours, and small operations on busy threads crawl.
+    # Small operations are faster on one thread, and no caller shares this process.
     torch.set_num_threads(1)
     out.mkdir(parents=True, exist_ok=True)
     console = Console()
@@ -118,11 +119,14 @@ def demo(
         f"{result.shift_error:.1e}; no true parameter was used."
     )
 
-    picture = out / "posteriors.png"
+    file = out / "posteriors.png"
     first = {name: values[:, :, 0] for name, values in result.draws.items()}
-    plot_posteriors(first, list(NOTES), limits=(-1.05, 1.05)).savefig(picture, dpi=150)
+    figure = plot_posteriors(
+        first, list(NOTES), limits=(-1.05, 1.05), names=("east", "north")
+    )
+    figure.savefig(file, dpi=150)
     elapsed = time.perf_counter() - started
-    console.print(f"The picture is {picture} ({elapsed:.0f} s in all).")
+    console.print(f"The figure is {file} ({elapsed:.0f} s in total).")
 
 
 @app.command()
@@ -205,13 +209,13 @@ def _check(
         raise ValueError(f"there is no model in {model}")
     held = read_observations(file, context=context, groups=groups)
 
-    # Imported late: a bad file is refused before torch and sbi are there.
+    # Imported late, so that a bad file is refused before torch and sbi are imported.
     import torch
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     from ma_sbi import check, load_posterior
 
-    # This process is ours, and small operations on busy threads crawl.
+    # Small operations are faster on one thread, and no caller shares this process.
     torch.set_num_threads(1)
     with threadpool_limits(1):
         result = check(
@@ -230,37 +234,39 @@ def _check(
     return replace(result, notes=(*result.notes, f"Not used in the file: {names}."))
 
 
-GROUP = "ma_sbi.commands"
-"""Entry points of this group are commands of other packages."""
-OF_THE_BENCH = {
+BENCH_COMMANDS = {
     "methods": "List MA-SBI and its rivals, and the data that each needs.",
     "report": "Write a page of what is finished: tables that sort, figures, provenance.",
     "reproduce": "Check the paper: run its tables and figures again.",
 }
 
 
-def _join(group: Iterable[EntryPoint]) -> None:
-    """Add the commands of other packages, and the reason where there is none."""
-    missing = dict.fromkeys(OF_THE_BENCH, "needs the bench: pip install ma-sbi-bench")
-    for entry in sorted(group, key=lambda one: one.name):
+def join_commands(app: typer.Typer, entries: Iterable[EntryPoint]) -> None:
+    """Add the commands of other packages.
+
+    A command of the bench that is not installed, or one that cannot be loaded, says why
+    and exits with 2; the other commands work.
+    """
+    refused = dict.fromkeys(BENCH_COMMANDS, "needs the bench: pip install ma-sbi-bench")
+    for entry in entries:
         try:
             app.command(entry.name)(entry.load())
         except Exception as error:  # noqa: BLE001 (the other commands must work)
-            missing[entry.name] = f"cannot be loaded from {entry.value}: {error}"
+            refused[entry.name] = f"cannot be loaded from {entry.value}: {error}"
         else:
-            missing.pop(entry.name, None)
-    for name, reason in missing.items():
-        _add_refusal(name, reason)
+            refused.pop(entry.name, None)
+    for name, reason in refused.items():
+        _refuse(app, name, reason)
 
 
-def _add_refusal(name: str, reason: str) -> None:
+def _refuse(app: typer.Typer, name: str, reason: str) -> None:
     any_arguments = {"ignore_unknown_options": True, "allow_extra_args": True}
-    summary = OF_THE_BENCH.get(name, "")
+    summary = f"{BENCH_COMMANDS.get(name, '')} ({reason})".strip()
 
-    @app.command(name, help=f"{summary} ({reason})", context_settings=any_arguments)
+    @app.command(name, help=summary, context_settings=any_arguments)
     def refuse() -> None:
         typer.echo(f"ma-sbi {name} {reason}", err=True)
         raise typer.Exit(2)
 
 
-_join(entry_points(group=GROUP))
+join_commands(app, sorted(entry_points(group="ma_sbi.commands"), key=attrgetter("name")))

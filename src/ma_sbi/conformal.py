@@ -1,8 +1,8 @@
-r"""Regions that cover the true parameters as often as they say, on top of any method.
+r"""Regions that contain the true parameters with a stated probability, for any method.
 
-Conformal prediction (Vovk et al. 2005; Tibshirani et al. 2019 for weights) repairs the
-coverage of a region, not the place of the posterior in it: a biased posterior gets a
-region that is valid, and larger than it need be.
+Conformal prediction (Vovk et al. 2005; Tibshirani et al. 2019 for weights) corrects the
+coverage of a region, not the location of the posterior: a biased posterior gets a region
+that is valid but larger than necessary.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def conformal(
     _check_level(alpha, len(theta))
     weigh = _weigh(by, x_obs, entries, weight, x_test)
     if as_count(num_draws, "num_draws") < 2:
-        raise ValueError("num_draws must be at least 2, to have a spread")
+        raise ValueError("num_draws must be at least 2, to have a standard deviation")
     scored = _Scored(method, num_draws, seed)
     scores = scored.at(x_obs, entries)(theta[None])[0].double()
     return ConformalRegions(scored, weigh, scores, alpha, x_obs.shape[1])
@@ -110,7 +110,7 @@ class ConformalRegions:
     Attributes:
         scores: Scores of the calibration pairs, shape ``(n,)``.
         alpha: Share of true parameters that may lie outside.
-        dim_x: Width of an observation.
+        dim_x: Number of columns of x.
     """
 
     def __init__(
@@ -165,16 +165,16 @@ class ConformalRegions:
             Draws of shape ``(num_samples, B, dim_theta)``.
 
         Raises:
-            ValueError: If the method hardly ever draws inside.
+            ValueError: If too few draws of the method lie inside.
         """
         num_samples = as_count(num_samples, "num_samples")
         x, entries = self._check(x, context)
         score, cut = self._scored.at(x, entries), self.cut(x, context)
         kept: list[list[Tensor]] = [[] for _ in x]
         count = torch.zeros(len(x), dtype=torch.long)
-        for turn in range(MAX_ROUNDS):
+        for round_ in range(MAX_ROUNDS):
             draws = self._scored.draw(
-                num_samples, x, entries, derive(seed, f"round {turn}")
+                num_samples, x, entries, derive(seed, f"round {round_}")
             )
             inside = score(draws) <= cut
             for row, part in enumerate(kept):
@@ -194,7 +194,7 @@ class ConformalRegions:
 
 
 class _Scored:
-    """How badly theta fits a posterior: its negative log density, or an estimate."""
+    """The score of theta under a posterior: negative log density, or an estimate."""
 
     def __init__(self, method: Any, num_draws: int, seed: int) -> None:
         self.method = method
@@ -280,7 +280,7 @@ def _weigh(
     weight: Weight | None,
     x_test: Any,
 ) -> Weigh:
-    """Choose how much each calibration pair counts for a new observation."""
+    """Choose the weights of the calibration pairs for a new observation."""
     num_rows = len(x_obs)
     if by == "split":
         return lambda x, _: (torch.ones(len(x), num_rows), torch.ones(len(x)))
@@ -305,7 +305,7 @@ def _same_regime(known: Entries, new: Entries | None) -> Tensor:
 
 
 def _odds(x_cal: Tensor, x_test: Tensor) -> Weight:
-    """Learn test against calibration observations; the odds are w(x), up to a constant."""
+    """Train a classifier of test observations; its odds are w(x), up to a constant."""
     both = torch.cat([x_cal, x_test]).cpu().numpy()
     is_test = [0] * len(x_cal) + [1] * len(x_test)
     classifier = make_pipeline(StandardScaler(), LogisticRegression()).fit(both, is_test)

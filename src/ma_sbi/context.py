@@ -1,7 +1,7 @@
-"""Context as the user has it: texts, labels, numbers, mixed columns, gaps.
+"""Context in the forms that users have: texts, labels, numbers, columns, missing entries.
 
-A context has one entry per observation. The few functions here are the only place that
-knows which containers are accepted and what counts as missing.
+A context has one entry per observation. Only this module decides which containers are
+accepted and what counts as missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Entries: TypeAlias = "pd.Series | pd.DataFrame"
 
 
 def as_entries(context: Context, num_rows: int | None = None) -> Entries:
-    """Normalise a context to a Series, or to a DataFrame if it has columns.
+    """Convert a context to a Series, or to a DataFrame if it has columns.
 
     Args:
         context: List, array, tensor, Series or DataFrame with one entry per observation;
@@ -104,7 +104,7 @@ def as_codes(values: Any, name: str, num_rows: int) -> np.ndarray:
 
 
 def is_missing(values: Any) -> np.ndarray:
-    """Tell which entries say nothing: None, NaN, or a text without characters.
+    """Tell which entries are missing: None, NaN, or a blank text.
 
     Example:
         >>> is_missing(["fast", "", None, float("nan"), 0.0]).tolist()

@@ -1,8 +1,8 @@
-"""The method on one page: where is the receiver, and what does the log say of the beacons?
+"""The method on one page: find a receiver from its distances to two beacons.
 
 A receiver somewhere in a square measures its distances to two beacons. A posterior is
-trained on simulations in which both beacons are right. In reality they are not always, and
-a log says when.
+trained on simulations in which both beacons work. In reality they sometimes do not, and a
+log describes when.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from ma_sbi.encoders import HashEncoder
 from ma_sbi.metrics import GapClosed, c2st_batch, gap_closed
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.posteriors import fit_flow
+from ma_sbi.randomness import generator
+from ma_sbi.simulation import sample_prior
 
-__all__ = ["METHODS", "NOTES", "Beacons", "DemoResult", "Triples", "run_demo"]
+__all__ = ["METHODS", "NOTES", "Beacons", "DemoResult", "Measurements", "run_demo"]
 
 METHODS = ("NPE", "MA-SBI", "Oracle")
 NOTES: Mapping[str, tuple[float, float]] = {
@@ -31,11 +33,11 @@ NOTES: Mapping[str, tuple[float, float]] = {
     "Echo from the new hangar on the path to beacon B.": (0.0, 0.3),
     "Frost on both antennas, the gain was turned up.": (-0.25, -0.25),
 }
-"""What the log says, and what it means: the error of the two distances."""
+"""What the log says, and the error of the two distances that it implies."""
 
 
-class Triples(NamedTuple):
-    """Rows of the demo's world.
+class Measurements(NamedTuple):
+    """Measured positions, one per row.
 
     Attributes:
         theta: True positions, shape ``(n, 2)``.
@@ -51,7 +53,13 @@ class Triples(NamedTuple):
 
 
 class Beacons:
-    """Two distances to a position in a square; its exact posterior is known on a grid."""
+    """Distances from a position in a square to two beacons.
+
+    Attributes:
+        beacons: Where the beacons are, east and north, shape ``(2, 2)``.
+        noise: Standard deviation of a measured distance.
+        cells: Cells per side of the grid on which the exact posterior is evaluated.
+    """
 
     beacons = torch.tensor([[-0.5, -0.2], [0.5, -0.2]])
     noise = 0.05
@@ -64,34 +72,36 @@ class Beacons:
 
     def simulate(self, theta: Tensor, *, seed: int) -> Tensor:
         """Measure the distances to the beacons, with noise."""
-        generator = torch.Generator().manual_seed(seed)
-        noise = torch.randn(len(theta), 2, generator=generator)
+        noise = torch.randn(len(theta), 2, generator=generator(seed))
         return torch.cdist(theta, self.beacons) + self.noise * noise
 
-    def draw(self, num: int, *, seed: int) -> Triples:
+    def draw(self, num: int, *, seed: int) -> Measurements:
         """Draw positions, their distances and notes, every note about equally often."""
-        generator = torch.Generator().manual_seed(seed)
-        theta = 2 * torch.rand(num, 2, generator=generator) - 1
+        theta = sample_prior(self.prior, num, seed=seed)
         x_sim = self.simulate(theta, seed=seed + 1)
         notes = [list(NOTES)[row % len(NOTES)] for row in range(num)]
-        return Triples(theta, x_sim, x_sim + self.shift(notes), notes)
+        return Measurements(theta, x_sim, x_sim + self.shift(notes), notes)
 
     def shift(self, notes: list[str]) -> Tensor:
         """Return the error of the distances under each note."""
         return torch.tensor([NOTES[note] for note in notes])
 
     def reference(self, x: Tensor, num_draws: int, *, seed: int) -> Tensor:
-        """Draw from the exact posterior, shape ``(num_draws, len(x), 2)``."""
+        """Draw from the exact posterior, shape ``(num_draws, len(x), 2)``.
+
+        A cell of the grid is drawn by the density at its centre, then a point within it
+        uniformly; a cell is a sixth of the noise wide.
+        """
         width = 2 / self.cells
         centres = (torch.arange(self.cells) + 0.5) * width - 1
         grid = torch.cartesian_prod(centres, centres)
         error = x[:, None] - torch.cdist(grid, self.beacons)
         log_density = -error.square().sum(dim=-1) / (2 * self.noise**2)
-        generator = torch.Generator().manual_seed(seed)
+        rng = generator(seed)
         cell = torch.multinomial(
-            log_density.softmax(dim=1), num_draws, replacement=True, generator=generator
+            log_density.softmax(dim=1), num_draws, replacement=True, generator=rng
         ).T
-        within = torch.rand(*cell.shape, 2, generator=generator) - 0.5
+        within = torch.rand(*cell.shape, 2, generator=rng) - 0.5
         return grid[cell] + width * within
 
 

@@ -1,8 +1,8 @@
 """Encoders: context to vectors, as scikit-learn transformers.
 
-They work in a ``Pipeline``, ``FeatureUnion`` or ``ColumnTransformer`` like any other
-transformer, and any other transformer works in their place. One rule holds for all: a
-missing entry (None, NaN, empty text) is the zero vector, and nothing else is.
+They work in a ``Pipeline``, ``FeatureUnion`` or ``ColumnTransformer``, and any other
+transformer works in their place. A missing entry (None, NaN, empty text) becomes the zero
+vector, and no other entry does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TextEncoder(TransformerMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _encode(self, texts: list[str]) -> np.ndarray:
-        """Encode texts that are there, shape ``(n, dim)``."""
+        """Encode texts that are not missing, shape ``(n, dim)``."""
 
     def _texts(self, context: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         uniques, codes = distinct(_single_column(context, self))
@@ -85,8 +85,8 @@ class HashEncoder(TextEncoder):
     """Hash the character 3-grams of a text into signed buckets (the paper's default).
 
     The hash is MurmurHash3, so vectors are the same in every process, on every platform
-    and under every ``PYTHONHASHSEED``. It knows spelling, not meaning: use it for a fixed
-    set of templates. For texts in free wording, see :class:`SentenceEncoder`.
+    and under every ``PYTHONHASHSEED``. It compares spelling, not meaning: use it for a
+    fixed set of templates. For free text, see :class:`SentenceEncoder`.
 
     Args:
         dim: Number of buckets.
@@ -110,7 +110,7 @@ class HashEncoder(TextEncoder):
         hasher = HashingVectorizer(
             analyzer="char", ngram_range=(3, 3), n_features=self.dim_, norm="l2"
         )
-        # The spaces give a text of one or two letters a 3-gram too.
+        # With the spaces, a text of one or two letters has a 3-gram.
         vectors = hasher.transform([f" {text} " for text in texts]).toarray()
         for row in (~vectors.any(axis=1)).nonzero()[0]:
             # Signs may cancel in a short text; zero is reserved for a missing one.
@@ -119,28 +119,28 @@ class HashEncoder(TextEncoder):
 
 
 class SentenceEncoder(TextEncoder):
-    """Embed a text with all-MiniLM-L6-v2: 384-d unit vectors that know meaning.
+    """Embed a text by its meaning with all-MiniLM-L6-v2: unit vectors of length 384.
 
-    Needs the extra ``text``, which brings the weights along; nothing is downloaded at run
+    Needs the extra ``text``, which contains the weights; nothing is downloaded at run
     time. Texts longer than the model reads (256 tokens) are split at sentence ends and
-    the parts' vectors averaged, instead of being cut silently. Negation fools it: "did
-    not drift" lies close to "drifted".
+    the vectors of the parts averaged. It does not understand negation: "did not drift"
+    lies close to "drifted".
 
     Args:
         device: Where the model runs, e.g. ``"cuda"``; torch's choice if None.
         batch_size: Number of texts per forward pass.
-        show_progress_bar: Whether to show progress, for many texts.
+        show_progress: Whether to show a progress bar.
     """
 
     def __init__(
         self,
         device: str | None = None,
         batch_size: int = 64,
-        show_progress_bar: bool = False,  # noqa: FBT001, FBT002 (scikit-learn style)
+        show_progress: bool = False,  # noqa: FBT001, FBT002 (scikit-learn style)
     ) -> None:
         self.device = device
         self.batch_size = batch_size
-        self.show_progress_bar = show_progress_bar
+        self.show_progress = show_progress
 
     @property
     def dim_(self) -> int:
@@ -160,7 +160,7 @@ class SentenceEncoder(TextEncoder):
             flat,
             batch_size=self.batch_size,
             normalize_embeddings=True,
-            show_progress_bar=self.show_progress_bar,
+            show_progress_bar=self.show_progress,
         )
         owner = np.repeat(np.arange(len(texts)), [len(group) for group in parts])
         vectors = np.zeros((len(texts), self.dim_), dtype=np.float32)
@@ -172,8 +172,8 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
     """Encode labels one-hot.
 
     Args:
-        unseen: What a label that was not there in ``fit`` becomes: ``"error"`` raises,
-            ``"zero"`` treats it like a missing one.
+        unseen: What happens to a label that ``fit`` has not seen: ``"error"`` raises,
+            ``"zero"`` treats it as missing.
 
     Example:
         >>> encoder = CategoryEncoder().fit(["speed", "accuracy", None])
@@ -229,8 +229,8 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
 class NumberEncoder(TransformerMixin, BaseEstimator):
     """Standardise a continuous context.
 
-    Each number becomes two columns: its standardised value and a one that tells a number
-    from a missing entry, which is ``(0, 0)``.
+    Each number becomes two columns: its standardised value, and 1. A missing entry
+    becomes ``(0, 0)``.
 
     Example:
         >>> NumberEncoder().fit([1.0, 3.0]).transform([3.0, None]).tolist()

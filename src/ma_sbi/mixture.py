@@ -1,4 +1,4 @@
-"""A posterior averaged over candidate observations, in one pass."""
+"""A posterior averaged over candidate observations."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def sample_mixture(
 ) -> Tensor:
     """Draw ``(num_samples, batch, dim_theta)`` from the mixture over candidates.
 
-    Each draw picks its candidate afresh, so that draws are exchangeable and not grouped by
-    candidate. Many observations take turns, to bound memory.
+    Each draw picks its own candidate, so that draws are exchangeable and not grouped by
+    candidate. Many observations are processed in blocks, to bound memory.
     """
     if len(candidates.x) == 1:
         return posterior.sample(num_samples, candidates.x[0], seed=seed)
@@ -59,9 +59,9 @@ def _sample_block(
     pick = torch.multinomial(weight, num_samples, replacement=True, generator=rng).T
     count = torch.zeros_like(candidates.log_weight, dtype=torch.long)
     count = count.scatter_add(0, pick, torch.ones_like(pick))
-    turn = _turn(pick, count)
-    # Candidates that were picked about equally often are drawn for together, each as often
-    # as the most picked of them needs; its n-th pick takes its n-th draw.
+    nth = _number_picks(pick, count)
+    # Candidates that were picked about equally often are sampled together, each as often
+    # as the most picked one; the n-th pick of a candidate takes its n-th draw.
     level = count.clamp(min=1).double().log2().ceil().long()
     level[count == 0] = -1
     level_of_pick = level.gather(0, pick)
@@ -74,13 +74,13 @@ def _sample_block(
         here = level_of_pick == group
         if result is None:
             result = draws.new_empty(*pick.shape, draws.shape[-1])
-        result[here] = draws[turn[here], row.gather(0, pick)[here]]
+        result[here] = draws[nth[here], row.gather(0, pick)[here]]
     assert result is not None  # noqa: S101 (every draw has picked some candidate)
     return result
 
 
-def _turn(pick: Tensor, count: Tensor) -> Tensor:
-    """Number the picks of each candidate, column by column: its first, its second, ..."""
+def _number_picks(pick: Tensor, count: Tensor) -> Tensor:
+    """Number the picks of each candidate from zero, column by column."""
     ordered, order = pick.sort(dim=0, stable=True)
     first = count.cumsum(dim=0) - count
     position = torch.arange(len(pick), device=pick.device)[:, None]
@@ -118,10 +118,10 @@ def log_prob_mixture(
 def _log_prob_shared(
     log_prob: Callable[[Tensor, Tensor], Tensor], theta: Tensor, candidates: Corrections
 ) -> Tensor:
-    """Do the same where all observations share their candidates, with other weights.
+    """Evaluate where all observations share their candidates, with their own weights.
 
-    The posterior is then asked about each candidate once: some normalise their density
-    anew for each x, at some cost.
+    The posterior is evaluated at each candidate once: some posteriors normalise their
+    density for each x, which is expensive.
     """
     num_samples, batch, dim_theta = theta.shape
     shared, log_weight = candidates.x[:, 0], candidates.log_weight.T
@@ -135,6 +135,6 @@ def _log_prob_shared(
 
 
 def _blocks(num_rows: int, draws_per_row: int) -> list[slice]:
-    """Cut observations into blocks that the posterior can be asked about in one pass."""
+    """Cut observations into blocks that the posterior handles in one pass."""
     size = max(1, MAX_ROWS // draws_per_row)
     return [slice(start, start + size) for start in range(0, num_rows, size)]

@@ -1,4 +1,4 @@
-"""Small parts that several networks are made of."""
+"""Building blocks of several networks."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Standardise(nn.Module):
 
     @classmethod
     def of(cls, values: Tensor) -> Self:
-        """Measure values, shape ``(n, dim)``."""
+        """Take mean and scale of values, shape ``(n, dim)``."""
         return cls(values.mean(dim=0), column_scale(values))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Give values ``(..., dim)`` without units."""
+        """Standardise values, shape ``(..., dim)``."""
         return (values - self.mean.to(values)) / self.scale.to(values)
 
     def invert(self, values: Tensor) -> Tensor:
-        """Give the units back."""
+        """Undo the standardisation."""
         return values * self.scale.to(values) + self.mean.to(values)

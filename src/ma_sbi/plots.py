@@ -1,4 +1,4 @@
-"""Posterior draws of several methods over the exact posterior, regime by regime."""
+"""Figures of posterior draws."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def plot_posteriors(
     limits: tuple[float, float],
     names: tuple[str, str] = (r"$\theta_1$", r"$\theta_2$"),
 ) -> Figure:
-    """Draw one row per method and one column per regime.
+    """Plot draws over the exact posterior: a row per method, a column per regime.
 
     Args:
-        draws: Draws of each method and of ``"reference"``, which lies beneath all others,
+        draws: Draws of each method and of ``"reference"``, which is plotted beneath them,
             each of shape ``(num_draws, num_regimes, 2)``.
-        regimes: What is known of each regime; the columns' titles.
+        regimes: Titles of the columns.
         limits: Range of both axes.
         names: Names of the two parameters.
 

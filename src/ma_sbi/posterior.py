@@ -25,17 +25,17 @@ __all__ = ["CorrectedPosterior"]
 
 
 class CorrectedPosterior:
-    r"""A posterior evaluated where the observation would be, were the simulator right.
+    r"""A posterior evaluated at what the simulator would have given instead of x.
 
     .. math:: \tilde q(\theta \mid x, z) = \sum_k w_k(x, z)\, \hat q(\theta \mid x_k(x, z))
 
-    The trained posterior stays as it is; only what it is shown changes. The candidates
-    :math:`x_k` and their weights come from the corrector; a point corrector has one. If
-    the posterior has an embedding net, the correction acts on the raw x before it.
+    The trained posterior is not changed, only its input. The candidates :math:`x_k` and
+    their weights come from the corrector; a point corrector has one candidate. If the
+    posterior has an embedding net, the correction acts on the raw x before it.
 
     Args:
-        posterior: Any amortized posterior; see ``from_sbi``, ``from_zuko``,
-            ``from_callable`` for those that are not ours.
+        posterior: Any amortized posterior; ``from_sbi``, ``from_zuko`` and
+            ``from_callable`` adapt those of other packages.
         corrector: A fitted corrector.
     """
 
@@ -50,7 +50,7 @@ class CorrectedPosterior:
             )
         if hasattr(posterior, "sample_batched"):
             raise ValueError(
-                f"posterior is a {type(posterior).__name__}, which speaks sbi's own "
+                f"posterior is a {type(posterior).__name__}, which has sbi's "
                 "interface; wrap it with from_sbi(posterior)"
             )
         self.posterior = posterior
@@ -108,7 +108,7 @@ class CorrectedPosterior:
         entry = as_entries(context, num_rows=1)
         encoder = getattr(self.corrector, "encoder_", None)
         if encoder is not None:
-            encoder.transform(entry)  # a context it cannot read is refused now
+            encoder.transform(entry)  # raises now if it cannot encode the context
         return SBIPosterior(self.posterior, partial(_correct_with, self, entry))
 
     def packed(self, contexts: Context) -> PackedPosterior:
@@ -128,7 +128,7 @@ class CorrectedPosterior:
         return PackedPosterior(self.posterior, self.corrections, encoder, contexts)
 
     def corrections(self, x: Any, context: Context) -> Corrections:
-        """Return what the posterior is shown instead of x, with weights."""
+        """Return the candidates that the posterior is evaluated at, with weights."""
         dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
         x = as_matrix(x, "x", dim=dim_x, device=device)
         return self.corrector.corrections(x, as_entries(context, num_rows=len(x)))

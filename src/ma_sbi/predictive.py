@@ -1,4 +1,4 @@
-"""What a posterior predicts of the observation it was given."""
+"""What a posterior predicts for the observation that it is given."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def predictive_mean(
 
     .. math:: \hat x_i = E_{\theta \sim \hat q(\theta \mid x_i)}[\bar f(\theta)]
 
-    The residual :math:`x_i - \hat x_i` is what the simulator cannot explain of an
-    observation, the paper's :math:`\delta^{boot}_i`. It stands for the departure where
-    nothing was simulated at the inputs of the observation: pass :math:`\hat x_i` as
-    ``x_sim`` to a corrector. What the posterior does explain by a wrong theta is not in it.
+    The residual :math:`x_i - \hat x_i`, the paper's :math:`\delta^{boot}_i`, is the part of
+    an observation that the simulator cannot explain. Where there is no simulation at the
+    inputs of the observation, it takes the place of the departure: pass :math:`\hat x_i`
+    as ``x_sim`` to a corrector. It does not contain what a wrong theta explains.
 
     Args:
         posterior: The trained posterior.
         mean: The simulator's mean, theta ``(n, dim_theta)`` to ``(n, dim_x)``.
         x: Observations, shape ``(batch, dim_x)``.
-        num_samples: Draws that the expectation is taken over.
+        num_samples: Draws per observation to average over.
         seed: Makes the draws repeatable.
 
     Returns:

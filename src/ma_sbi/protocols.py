@@ -1,4 +1,4 @@
-"""The seams of the method: what an encoder, a corrector and a posterior must offer.
+"""The interfaces of the method: encoder, corrector and posterior.
 
 Shapes follow sbi and zuko: ``(num_samples, batch, dim)``. The paper's ``y`` is ``x``.
 """
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 Context = Any
-"""What is known beside the observations: one entry per observation.
+"""What is known besides the observations: one entry per observation.
 
 A list, array, ``pandas.Series`` or ``DataFrame`` (mixed columns), or one bare string or
 number that holds for every observation. ``None``, ``NaN`` and ``""`` are missing.
@@ -34,7 +34,7 @@ MAX_ROWS = 200_000
 
 
 class Corrections(NamedTuple):
-    """What an observation may have been, had the simulator been right.
+    """Candidates for what the simulator would have given instead of each observation.
 
     Attributes:
         x: Candidate corrected observations, shape ``(K, batch, dim_x)``.
@@ -104,7 +104,7 @@ class Encoder(Protocol):
 
 
 class Corrector(Protocol):
-    """How reality departs from the simulator, given the context."""
+    """Predicts from the context how reality departs from the simulator."""
 
     def correct(self, x: Tensor, context: Context) -> Tensor:
         """Return the correction, averaged over candidates, shape ``(batch, dim_x)``."""
@@ -116,7 +116,7 @@ class Corrector(Protocol):
 
 
 class AmortizedPosterior(Protocol):
-    """Anything that draws from q(theta | x) for a batch of observations."""
+    """Draws from q(theta | x) for a batch of observations."""
 
     def sample(self, num_samples: int, x: Tensor, *, seed: int | None = None) -> Tensor:
         """Draw for x of shape ``(batch, dim_x)``.

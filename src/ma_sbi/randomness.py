@@ -14,10 +14,10 @@ __all__ = ["derive", "generator", "seeded"]
 
 @contextmanager
 def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Run torch's global generators from ``seed``, then put them back as they were.
+    """Seed torch's global generators, and restore their state afterwards.
 
     sbi and zuko draw from the global generators; this is how a ``seed`` reaches them
-    without changing what the caller draws next. ``None`` leaves everything alone.
+    without changing what the caller draws next. ``None`` does nothing.
 
     Example:
         >>> with seeded(0):
@@ -53,10 +53,10 @@ def generator(
 
 
 def derive(seed: int | None, purpose: str) -> int | None:
-    """Derive the seed of one step from the seed of all, unrelated to those of the others.
+    """Derive an independent seed for one step of a computation.
 
-    Two steps that both started from the user's seed would draw the same numbers, and
-    what should be independent would not be.
+    Two steps that both used the user's seed would draw the same numbers, and would not be
+    independent.
     """
     if seed is None:
         return None

@@ -1,7 +1,7 @@
-"""Files that hold numbers and settings, and can never run code.
+"""Files of tensors and settings that never run code.
 
-Tensors go into a safetensors file; what describes them is JSON in its header, with the
-versions that wrote it. Nothing is pickled.
+Tensors are stored in a safetensors file; settings and package versions are JSON in its
+header. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["kind_of", "read", "write"]
 
 
 def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) -> None:
-    """Write tensors, in named groups, with the settings that rebuild their owner.
+    """Write named groups of tensors, with the settings that rebuild the object.
 
-    The file is written beside its place and then moved there, so that an older file
+    The file is written under a temporary name and then renamed, so that an older file
     survives a failure.
     """
     tensors = {
@@ -45,10 +45,10 @@ def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) 
 def read(
     path: str | Path, kind: str
 ) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
-    """Read settings and tensors back, by group.
+    """Read the settings, and the tensors by group.
 
     Raises:
-        ValueError: If the file is not one of ours, or holds something else.
+        ValueError: If ma-sbi did not write the file, or it holds another kind.
     """
     with _opened(path) as file:
         header = _header(file)
@@ -63,10 +63,10 @@ def read(
 
 
 def kind_of(path: str | Path) -> str | None:
-    """Tell what a file holds; None if it is not one of ours.
+    """Return the kind of object in a file; None if ma-sbi did not write it.
 
     Raises:
-        ValueError: If it holds no tensors at all.
+        ValueError: If it is not a safetensors file.
     """
     with _opened(path) as file:
         return _header(file).get("kind")

@@ -1,4 +1,4 @@
-"""Checks at the public border: a clear sentence before any work is done."""
+"""Checks of what the user passes, with clear error messages."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def as_matrix(
     device: torch.device | str | None = None,
     column: bool = False,
 ) -> Tensor:
-    """Turn what the user passed into a finite matrix with one row per observation.
+    """Convert input to a finite matrix with one row per observation.
 
     Args:
         values: Tensor, array, DataFrame or nested list; one observation may be a vector.
-        name: What to call it in an error.
+        name: Its name in error messages.
         dim: Number of columns it must have.
         dtype: Type of the result.
-        device: Where to put the result; where it is, if None.
+        device: Device of the result; that of the input if None.
         column: Whether a vector holds many scalar observations instead of one.
 
     Raises:
@@ -102,20 +102,20 @@ def as_count(value: int, name: str) -> int:
 
 
 def check_positive(value: float, name: str) -> None:
-    """Refuse what is not a positive, finite number."""
+    """Check that a value is a positive, finite number."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value < float("inf"):
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 def double_device(device: torch.device | None) -> torch.device | None:
-    """Take a device that knows float64: this one, or the CPU if it does not."""
+    """Return the device if it supports float64, else the CPU."""
     lacks_double = device is not None and device.type == "mps"
     return torch.device("cpu") if lacks_double else device
 
 
 def _doubles(x_obs: Any, **simulated: Any) -> list[Tensor]:
-    # An array of numpy has a device, too, but a string.
+    # A numpy array has a device as well, but it is a string.
     device = double_device(x_obs.device if isinstance(x_obs, Tensor) else None)
     return [
         as_matrix(values, name, dtype=torch.float64, device=device, column=True)

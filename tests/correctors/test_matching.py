@@ -96,14 +96,14 @@ def test_the_same_seed_gives_the_same_shift_and_the_generator_is_left_alone(loss
 
 
 @every_loss
-def test_every_fit_says_what_it_cannot_know(loss):
+def test_every_fit_states_its_assumption(loss):
     world, pool = pools(40)
     with pytest.warns(MatchingAssumption, match="theta is distributed differently") as all_:
         MatchingCorrector(HashEncoder(), loss).fit(
             world.context, world.x_obs, simulations=pool
         )
     assert all_[0].filename == __file__
-    assert "cannot know" in MatchingCorrector.__doc__
+    assert "**Assumption.**" in MatchingCorrector.__doc__
 
 
 @every_loss

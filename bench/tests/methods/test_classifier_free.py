@@ -13,6 +13,7 @@ from ma_sbi.networks import Standardise
 from ma_sbi.posteriors.diffusion import DiffusionPosterior, noise_schedule
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.unconstrained import on_real_line
+from ma_sbi.protocols import has_density
 from ma_sbi_bench.methods.classifier_free import ClassifierFree
 from ma_sbi_bench.methods.guidance import ContextGuided
 
@@ -155,3 +156,13 @@ def test_training_rows_have_the_declared_shares():
 def test_bad_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         ClassifierFree(**options).fit(materials())
+
+
+def test_a_guided_model_has_no_density_unless_it_guides_nowhere():
+    base = posterior(ExactDenoiser()).deterministic(5)
+    theta, rows = torch.zeros(1, 2, 1), torch.cat([X, CODE], dim=1)
+    plain, guided = (ContextGuided(base, 1, strength) for strength in (0.0, 1.0))
+    torch.testing.assert_close(plain.log_prob(theta, rows), base.log_prob(theta, rows))
+    assert not has_density(guided)
+    with pytest.raises(ValueError, match="ContextGuided can be sampled but has no density"):
+        guided.log_prob(theta, rows)

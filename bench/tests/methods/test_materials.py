@@ -93,5 +93,5 @@ def test_simulations_may_be_a_pair():
 
 def test_a_simulator_that_loses_rows_is_refused():
     materials = Materials(prior=PRIOR, simulator=lambda theta: theta[1:])
-    with pytest.raises(ValueError, match="returned"):
+    with pytest.raises(ValueError, match="one row per theta"):
         materials.simulate(ROWS)

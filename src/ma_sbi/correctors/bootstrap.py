@@ -1,4 +1,4 @@
-"""The stochastic variant: not one departure per context, but all that were seen."""
+"""The stochastic variant: all departures seen under a context, instead of one."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class BootstrapCorrector(FittableCorrector):
             distance of contexts, by which contexts share their residuals. 0 keeps to
             residuals of exactly this context, the paper's choice; ``inf`` ignores the
             context; ``"auto"`` takes the widest that predicts left-out residuals as well
-            as the best does, within a standard error: free text needs it, and a context
-            that tells nothing is then ignored.
+            as the best does, within a standard error: free text needs it, and an
+            uninformative context is then ignored.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class BootstrapCorrector(FittableCorrector):
         return fitted.width
 
     def preflight(self) -> Preflight:
-        """Say whether the residuals call for this corrector or for a point.
+        """Recommend this corrector or a point corrector from the residuals.
 
         The paper's signal is a residual more than three times as long as the median one
-        of its regime. In one or two dimensions plain noise has such residuals, too: there,
-        look at ``within``. A context that occurs once is no regime and does not count.
+        of its regime. In one or two dimensions plain noise has such residuals as well:
+        there, look at ``within``. A context that occurs once does not count.
 
         Raises:
             ValueError: If no context repeats.
@@ -110,7 +110,7 @@ class BootstrapCorrector(FittableCorrector):
 
 @dataclass(frozen=True)
 class Preflight:
-    """Whether departures vary so much within a regime that a point cannot follow them.
+    """Whether departures vary too much within a regime for a point corrector.
 
     Attributes:
         ratio: Length of each residual over the median length of its regime, shape ``(n,)``;
@@ -127,7 +127,7 @@ class Preflight:
 
     @classmethod
     def of(cls, residuals: Tensor, codes: Tensor) -> Preflight:
-        """Judge residuals ``(n, dim_x)`` of regimes ``codes``, shape ``(n,)``."""
+        """Compare residuals ``(n, dim_x)`` within regimes ``codes``, shape ``(n,)``."""
         if codes.bincount().max() < 2:
             raise ValueError(
                 "preflight compares residuals within a regime, and no two observations "
@@ -204,11 +204,11 @@ class ResidualPools:
         candidates = [replace(pools, width=width) for width in sorted(self.widths)]
         distance = pools.distance(pools.encoding[pools.codes[few]])[:, pools.codes[few]]
         scores = torch.stack([one.predictive_score(few, distance) for one in candidates])
-        # The widest that is within one standard error of the best: a context that tells
-        # nothing should change nothing.
-        behind = scores[scores.mean(dim=1).argmax()] - scores
-        error = behind.std(dim=1) / math.sqrt(len(few))
-        close = (behind.mean(dim=1) <= error).nonzero().flatten()
+        # The widest that is within one standard error of the best: an uninformative context
+        # should have no effect.
+        loss = scores[scores.mean(dim=1).argmax()] - scores
+        error = loss.std(dim=1) / math.sqrt(len(few))
+        close = (loss.mean(dim=1) <= error).nonzero().flatten()
         return candidates[int(close[-1])]
 
 
@@ -254,7 +254,7 @@ class ResidualFit:
         """
         points = self.residuals[rows] / column_scale(self.residuals)
         weight = self._kernel(distance).fill_diagonal_(0.0)
-        # A context seen once has no pool without itself: it falls back on all others.
+        # A context seen once has no pool without itself: it uses all others.
         weight[weight.sum(dim=1) == 0] = 1.0
         weight.fill_diagonal_(0.0)
         log_weight = (weight / weight.sum(dim=1, keepdim=True)).log()
@@ -281,7 +281,7 @@ class ResidualFit:
         return distance.masked_fill_(missing[:, None] != missing_here, math.inf)
 
     def _kernel(self, distance: Tensor) -> Tensor:
-        """Weigh contexts by their distance."""
+        """Weight contexts by their distance."""
         if self.width == math.inf:
             return torch.ones_like(distance)
         if self.width == 0:
@@ -289,7 +289,7 @@ class ResidualFit:
         return torch.exp(-0.5 * (distance / self.width).square())
 
     def _weights(self, encoding: Tensor) -> Tensor:
-        """Weigh every residual under each context, shape ``(n, num_residuals)``."""
+        """Weight every residual under each context, shape ``(n, num_residuals)``."""
         kernel = self._kernel(self.distance(encoding))
         unlike = (kernel < 1e-12).all(dim=1)
         unseen = int((unlike & ~encoding.isnan().any(dim=1)).sum())
@@ -306,13 +306,13 @@ class ResidualFit:
 
     def _draw(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Choose residuals of one context: rows and their probabilities."""
-        # Weights that no draw would ever pick are not worth a candidate each.
+        # Residuals that would practically never be drawn are left out.
         rows = (weight > 1e-6 * weight.max()).nonzero().flatten()
         weight = weight[rows]
         if len(rows) <= self.num_draws:
             return rows, weight / weight.sum()
-        # The same numbers for every context: what a context draws does not depend on
-        # which others it is asked for with.
+        # The same random numbers for every context: what is drawn for a context does not
+        # depend on the other contexts of the call.
         rng = generator(self.seed, weight.device)
         pick = torch.multinomial(weight, self.num_draws, replacement=True, generator=rng)
         return rows[pick], torch.full_like(weight[pick], 1 / self.num_draws)

@@ -1,4 +1,4 @@
-"""The corrector as a composition of its four axes."""
+"""Correctors composed of an encoder, a departure, a fit and an inference."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Axes", "BaseCorrector", "ComposedCorrector", "FittableCorrector", "e
 
 
 class BaseCorrector(ABC):
-    """What follows for every corrector from its ``corrections``."""
+    """Base of all correctors; subclasses implement ``corrections``."""
 
     @abstractmethod
     def corrections(self, x: Any, context: Context) -> Corrections:
@@ -37,7 +37,7 @@ class BaseCorrector(ABC):
 
 
 class Axes(NamedTuple):
-    """The choices of a corrector beside its encoder."""
+    """The choices of a corrector besides its encoder."""
 
     departure: Departure
     fitting: Fitting
@@ -85,7 +85,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         if len(uniques) == 1:
             warnings.warn(
                 "every calibration row has the same context, so only the average "
-                "departure can be learned and the context will change nothing",
+                "departure can be learned and the context has no effect",
                 stacklevel=2,
             )
         encoder = clone(self.encoder).fit(entries)
@@ -135,7 +135,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
     def _check_data(
         self, fitting: Fitting, x_obs: Any, x_sim: Any, simulations: Any
     ) -> tuple[Tensor, Tensor]:
-        """Return the observations with what they are compared to, row by row or not."""
+        """Return the observations and the simulations to compare them with."""
         if fitting.paired:
             if x_sim is None or simulations is not None:
                 raise ValueError(
@@ -162,8 +162,8 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
 class ComposedCorrector(FittableCorrector):
     """A corrector composed of four independent choices.
 
-    The named correctors, such as :class:`~ma_sbi.ShiftCorrector`, are choices worth a
-    name; this class is for the others.
+    Common choices have classes of their own, such as :class:`~ma_sbi.ShiftCorrector`;
+    this class is for the others.
 
     Args:
         encoder: Context to features: any scikit-learn transformer or pipeline.
@@ -192,13 +192,13 @@ class ComposedCorrector(FittableCorrector):
 
 
 def encode(encoder: Encoder, entries: Entries) -> Tensor:
-    """Encode contexts; those that say nothing become rows of NaN."""
+    """Encode contexts; missing ones become rows of NaN."""
     encoding = encoder.transform(entries)
     if hasattr(encoding, "toarray"):
         encoding = encoding.toarray()
     values = torch.tensor(np.asarray(encoding), dtype=torch.float64)
-    silent = torch.from_numpy(is_missing(entries)).reshape(len(entries), -1).all(dim=1)
+    missing = torch.from_numpy(is_missing(entries)).reshape(len(entries), -1).all(dim=1)
     if getattr(encoder, "zero_is_missing", False):
-        silent |= (values == 0).all(dim=1)
-    values[silent] = torch.nan
+        missing |= (values == 0).all(dim=1)
+    values[missing] = torch.nan
     return values

@@ -1,4 +1,4 @@
-"""Correcting calibration rows by what was learned without them."""
+"""Correcting calibration rows by correctors that were fitted without them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CrossFittedCorrector", "EncodingTable", "cross_fit"]
 def cross_fit(
     corrector: FittableCorrector, *, groups: Any = None, time: Any = None
 ) -> CrossFittedCorrector:
-    """Let a corrector correct its own calibration rows, honestly.
+    """Correct calibration rows, each by a corrector that has not seen it.
 
     Each row is corrected by a copy of the corrector that was fitted to the rows of *other
     groups* and, if times are given, of *earlier times* only. The encoder is fitted once, to
@@ -34,7 +34,7 @@ def cross_fit(
         groups: One label per row; rows that share one never learn from each other. By
             default each row is a group of its own: leave one out.
         time: One time per row, of any type that sorts. Rows of the same time do not learn
-            from each other. A row that nothing precedes is left as it is, with a warning.
+            from each other. A row with no earlier row is not corrected, with a warning.
 
     Returns:
         A corrector for the rows that it is fitted to, in their order, and no others.
@@ -58,7 +58,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
 
     Attributes:
         num_training_: Rows that each row's copy was fitted to, shape ``(n,)``.
-        correctors_: The fitted copy of each row; None for rows that are left as they are.
+        correctors_: The fitted copy of each row; None for rows that are not corrected.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         uniques, codes = distinct(entries)
         encoder = clone(self.corrector.encoder).fit(entries)
         table = EncodingTable(encode(encoder, uniques).numpy())
-        # Rows that may learn from the same others share a copy.
+        # Rows that learn from the same rows share a copy.
         sets, members = np.unique(allowed, axis=0, return_inverse=True)
         copies: list[FittableCorrector | None] = []
         with warnings.catch_warnings(record=True) as caught:
@@ -139,15 +139,15 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         x = as_matrix(x, "x", dim=self.x_obs_.shape[1])
         if x.shape != self.x_obs_.shape or not torch.equal(x.to(self.x_obs_), self.x_obs_):
             raise ValueError(
-                "a cross-fitted corrector corrects the observations it was fitted to, in "
-                "their order, and x are others; for new observations fit the corrector "
-                "itself"
+                "a cross-fitted corrector corrects only the observations it was fitted "
+                "to, in their order, and x differs from them; for new observations fit "
+                "the corrector itself"
             )
         entries: Any = as_entries(context, num_rows=len(x))
         if not entries.equals(self.entries_):
             raise ValueError(
-                "a cross-fitted corrector corrects the observations it was fitted to, and "
-                "context is not what it was for them, row by row"
+                "a cross-fitted corrector corrects only the observations it was fitted "
+                "to, and context differs from theirs"
             )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -171,7 +171,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
 
 
 class EncodingTable(BaseEstimator):
-    """Looks up the encodings of contexts that are known by their number."""
+    """Looks up encodings by the number of the context."""
 
     def __init__(self, encoding: np.ndarray) -> None:
         self.encoding = encoding
@@ -194,7 +194,7 @@ def _side_by_side(each: list[Corrections]) -> Corrections:
         return torch.cat([values, padding])
 
     return Corrections(
-        # A candidate of weight zero must still be a possible observation.
+        # Padding repeats a candidate: the posterior is evaluated there, with weight zero.
         x=torch.cat(
             [one.x[[min(k, len(one.x) - 1) for k in range(most)]] for one in each], dim=1
         ),

@@ -1,4 +1,4 @@
-"""The three-way decomposition: what is common to all contexts, and what is not."""
+"""A shift corrector split into the mean shift and what the context adds to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _PartialShift(BaseCorrector):
 
 
 class MarginalCorrector(_PartialShift):
-    """The same shift for every observation, whatever its context."""
+    """The same shift for every observation; the context is ignored."""
 
     def shift(self, context: Context) -> Tensor:
         """Repeat the mean shift, shape ``(n, dim_x)``."""
@@ -73,7 +73,7 @@ def decompose(corrector: Any, contexts: Context) -> Decomposition:
         The Marginal and the Conditional corrector, each usable wherever a corrector is.
 
     Raises:
-        ValueError: If the departure depends on x, or the corrector believes several
+        ValueError: If the departure depends on x, or the corrector has several
             candidates; no such split exists then.
     """
     if not hasattr(corrector, "shift"):

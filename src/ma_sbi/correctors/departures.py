@@ -1,4 +1,4 @@
-"""Departure families: in which way reality may differ from the simulator.
+"""Departures: the ways in which reality may differ from the simulator.
 
 A departure is linear in its coefficients, which the context decides: what is added to the
 simulation is ``basis(x) @ coefficients(z)``. The family is the choice of basis.
@@ -18,7 +18,7 @@ __all__ = ["Affine", "Departure", "Shift"]
 
 
 class Departure(Protocol):
-    """What a departure family must offer."""
+    """A family of departures."""
 
     @property
     def is_shift(self) -> bool:
@@ -34,7 +34,7 @@ class Departure(Protocol):
         ...
 
     def undo(self, x: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
-        """Take the departure away, under K hypotheses of its coefficients.
+        """Remove the departure, under K hypotheses about its coefficients.
 
         Args:
             x: Observations, shape ``(n, dim_x)``.
@@ -80,7 +80,7 @@ class Affine:
     is_shift = False
 
     def fit(self, x_obs: Tensor) -> Affine:
-        """Remember centre and scale of the observations, so that no column dominates."""
+        """Store centre and scale of the observations, so that no column dominates."""
         return replace(self, center=x_obs.mean(dim=0), scale=column_scale(x_obs))
 
     def basis(self, x: Tensor) -> Tensor:

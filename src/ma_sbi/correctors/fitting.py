@@ -4,7 +4,7 @@ From triples, :class:`~ma_sbi.correctors.Ridge` and :class:`~ma_sbi.correctors.N
 minimise the loss of Eq. 2, :math:`\sum_i \|\delta_i - \hat\delta(z_i)\|^2`, in closed form
 and with the paper's optimiser; :class:`~ma_sbi.correctors.ResidualPools` keeps every
 :math:`\delta_i`. From observations and a pool of simulations that are not paired,
-:class:`~ma_sbi.correctors.Matching` makes the distributions agree. What they share is here.
+:class:`~ma_sbi.correctors.Matching` makes the distributions agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Triples:
-    """Paired calibration data as the fit sees them.
+    """Paired calibration data, encoded.
 
     Attributes:
         encoding: Encoded distinct contexts, shape ``(num_distinct, dim_z)``; a row of NaN
@@ -55,7 +55,7 @@ class Triples:
 
 @dataclass(frozen=True)
 class Pools:
-    """Unpaired calibration data as the fit sees them.
+    """Unpaired calibration data, encoded.
 
     Attributes:
         encoding: Encoded distinct contexts, shape ``(num_distinct, dim_z)``; a row of NaN
@@ -74,7 +74,7 @@ class Pools:
 
 
 class Hypotheses(NamedTuple):
-    """What the context suggests about the departure.
+    """Possible coefficients of the departure, given the context.
 
     Attributes:
         coefficients: Coefficients of the departure, shape ``(K, n, num_basis, dim_x)``.
@@ -129,7 +129,7 @@ Fitting: TypeAlias = "PairedFitting | UnpairedFitting"
 
 
 def need_shift(basis: Tensor, name: str) -> None:
-    """Refuse a departure that is not a plain shift.
+    """Check that the departure is a shift.
 
     Raises:
         ValueError: If the basis has more than one column.

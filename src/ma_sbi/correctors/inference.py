@@ -1,4 +1,4 @@
-"""Inference: which candidate corrections of an observation to believe, and how much."""
+"""Inference: how candidate corrections of an observation are weighted."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Evidence", "Inference", "Mixture", "Point"]
 
 
 class Inference(Protocol):
-    """From the candidates that the context suggests to those that are believed."""
+    """Weights the candidates that the context suggests."""
 
     def __call__(self, candidates: Corrections) -> Corrections:
-        """Weigh the candidates of each observation."""
+        """Weight the candidates of each observation."""
         ...
 
 
 @dataclass(frozen=True)
 class Point:
-    """Believe the most plausible candidate alone; K = 1."""
+    """Use only the most probable candidate; K = 1."""
 
     def __call__(self, candidates: Corrections) -> Corrections:
         """Keep one candidate."""
@@ -37,7 +37,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Believe every candidate as much as the context does."""
+    """Use all candidates with the weights that the context gives."""
 
     def __call__(self, candidates: Corrections) -> Corrections:
         """Keep the candidates as they are."""
@@ -46,7 +46,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Evidence:
-    r"""Weigh the candidates by how well they explain the observation, too.
+    r"""Weight the candidates also by how well they explain the observation.
 
     .. math:: w_k(x, z) \propto w_k(z)\, p_{sim}(x_k)\, |\partial x_k / \partial x|
 
@@ -57,7 +57,7 @@ class Evidence:
     log_density: Callable[[Tensor], Tensor]
 
     def __call__(self, candidates: Corrections) -> Corrections:
-        """Reweigh the candidates."""
+        """Update the weights."""
         density = self.log_density(candidates.x.flatten(0, 1))
         density = density.unflatten(0, candidates.log_weight.shape)
         weight = candidates.log_weight + density + candidates.log_abs_det

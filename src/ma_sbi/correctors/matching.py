@@ -1,4 +1,4 @@
-"""Matching: learn the departure from pools that are not paired."""
+"""Matching: learn the departure from unpaired observations and simulations."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Loss = Literal["mean", "mmd"]
 """What must agree between the two pools: the means, or the distributions."""
 
 
-# Observations compared with the pool together: bounds the memory.
+# Observations compared with the pool at once, to bound memory.
 ROWS_AT_ONCE = 256
 
 
 class MatchingAssumption(UserWarning):
-    """What no matching of unpaired pools can check."""
+    """An assumption that unpaired data cannot check."""
 
 
 class MatchingCorrector(FittableCorrector):
@@ -42,11 +42,11 @@ class MatchingCorrector(FittableCorrector):
     .. math:: \hat\delta(z) = \arg\min_\delta D\big(\{x_{obs,i} - \delta : z_i = z\},\
         \{x_{sim,j}\}\big)
 
-    **What it cannot know.** Every difference between the two pools is taken for the
+    **Assumption.** Every difference between observations and simulations is taken for the
     departure. If theta is distributed differently in one regime than in another, or than
-    in the prior, that true difference is moved into the departure and removed from the
-    posterior. Instructions that change a participant's response threshold are such a case.
-    Nothing in the data tells the two apart; every fit says so in a
+    in the prior, that true difference becomes part of the departure and is removed from
+    the posterior. Instructions that change a participant's response threshold are such a
+    case. The data cannot tell the two apart; every fit gives a
     :class:`MatchingAssumption` warning.
 
     Args:
@@ -54,7 +54,7 @@ class MatchingCorrector(FittableCorrector):
         loss: ``"mean"`` makes the conditional means agree, which is a regression on the
             context in closed form, for contexts of any kind. ``"mmd"`` makes the
             distributions agree in maximum mean discrepancy; it compares observations that
-            share a context, and outliers hardly move it.
+            share a context, and is robust to outliers.
 
     Example:
         >>> import torch, warnings
@@ -107,7 +107,7 @@ class Matching:
             )
 
     def fit(self, pools: Pools, *, seed: int | None = None) -> Fitted:
-        """Match the pools; the seed only chooses among too many simulations."""
+        """Match the pools; the seed chooses simulations where there are too many."""
         need_shift(pools.basis, "Matching")
         if len(pools.simulations) < 2:
             raise ValueError("simulations must be a pool of at least 2, got 1")
@@ -119,8 +119,8 @@ class Matching:
         warnings.warn(
             "matching takes every difference between observations and simulations for "
             "the departure: if theta is distributed differently between contexts, or "
-            "than in the prior, that difference is removed from the posterior, too, and "
-            "the data cannot tell",
+            "than in the prior, that difference is removed from the posterior as well, "
+            "and the data cannot show it",
             MatchingAssumption,
             stacklevel=3,
         )
@@ -151,8 +151,8 @@ class Matching:
             for code in range(len(counts))
         ]
         shift = (torch.stack(shifts) * scale)[pools.codes]
-        # The regression must know how little a row tells. What is left of it once the shift
-        # is taken away is noise; outliers count as much as the farthest simulation.
+        # The regression needs the noise of each row: what is left after the shift is
+        # removed. An outlier counts as much as the farthest simulation.
         noise = (pools.x_obs - shift).clamp(
             pools.simulations.amin(dim=0), pools.simulations.amax(dim=0)
         )
@@ -178,7 +178,7 @@ def _closest_shift(
             weight = (bumps * precisions).sum(dim=-1)
             total += weight.sum()
             moved += torch.einsum("ij,ijd->d", weight, difference)
-        if total == 0:  # too far from every simulation for any kernel to notice
+        if total == 0:  # so far from every simulation that all kernels are zero
             break
         step = (moved / total - shift).abs().max()
         shift = moved / total

@@ -1,9 +1,9 @@
-"""Fitting in closed form, with the regularisation that the data ask for."""
+"""Fitting in closed form, with regularisation chosen by the marginal likelihood."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,17 +20,16 @@ class Ridge:
     r"""Kernel ridge regression in closed form: the recipe ``"converged"``.
 
     The coefficients are a common part plus a Gaussian process over the encoding. The common
-    shift is free; slopes of a departure that depends on x are regularised, what contexts
-    have in common of them as much as what they have not. Kernel
-    width and ratio of noise to signal (the regularisation) maximise the marginal
-    likelihood, so that noiseless regime shifts are recovered exactly, noisy ones are
-    averaged within a regime, and a context that tells nothing leaves only the common part.
-    So does, in the limit, a context many kernel widths away from all that were seen;
-    nearer, it is extrapolated. A missing context gets the average over the triples, unless
-    some of them miss theirs, too, and so form a regime.
+    shift is not regularised; slopes of a departure that depends on x are, both their common
+    part and the deviations from it. Kernel width and ratio of noise to signal (the
+    regularisation) maximise the marginal likelihood: noiseless regime shifts are recovered
+    exactly, noisy ones are averaged within a regime, and an uninformative context gives
+    only the common part. So does, in the limit, a context many kernel widths away from all
+    calibration contexts; nearer, it is extrapolated. A missing context gets the average
+    over the triples, unless contexts are missing there as well and so form a regime.
 
-    Up to ``max_landmarks`` distinct contexts the solution is exact; beyond, it lives on
-    that many randomly chosen ones (Nystroem). Time and memory are linear in the number
+    Up to ``max_landmarks`` distinct contexts the solution is exact; above, it uses that
+    many randomly chosen ones (Nystroem). Time and memory are linear in the number
     of triples.
 
     Attributes:
@@ -44,15 +43,15 @@ class Ridge:
     widths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
     def fit(self, triples: Triples, *, seed: int | None = None) -> KernelFit:
-        """Solve in closed form; the seed only chooses landmarks beyond the limit."""
+        """Solve in closed form; the seed chooses landmarks where there are too many."""
         rng = generator(0 if seed is None else seed, triples.delta.device)
         landmarks = _choose(triples.encoding, self.max_landmarks, rng)
         unit = median_distance(landmarks)
-        # The width is a coarse choice: some thousand rows decide it as well as a million.
+        # The width is a coarse choice, for which some thousand rows are enough.
         few = _choose(torch.arange(len(triples)).to(triples.codes), 10_000, rng)
         subset = triples.rows(few)
         kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
-        kernel = max(kernels, key=lambda kernel: _maximise_evidence(kernel, subset)[0])
+        kernel = max(kernels, key=lambda one: _maximise_evidence(one, subset).log_evidence)
         _, common, deviation = _maximise_evidence(kernel, triples)
         count = triples.codes.bincount(minlength=len(triples.encoding)).to(common)
         parts = zip(
@@ -89,7 +88,7 @@ class KernelFit:
 class _Kernel:
     """Finite features of a Gaussian kernel: ``features(z) @ features(z')`` is k(z, z').
 
-    A missing context, a row of NaN, is like another missing one and unlike all others.
+    Missing contexts, rows of NaN, are equal to each other and unlike all others.
     """
 
     landmarks: Tensor
@@ -121,29 +120,39 @@ def _gaussian_gram(first: Tensor, second: Tensor, width: float) -> Tensor:
     return gram.mul_(missing[0] == missing[1])
 
 
-def _maximise_evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor, Tensor]:
-    """Fit the common part and the deviations from it at the noise ratio of most evidence.
+class _Solution(NamedTuple):
+    """The coefficients of largest evidence, under one kernel.
+
+    Attributes:
+        log_evidence: Log marginal likelihood.
+        common: Common coefficients, shape ``(num_basis, dim_x)``.
+        deviation: Deviations from them, shape ``(num_features, num_basis, dim_x)``.
+    """
+
+    log_evidence: float
+    common: Tensor
+    deviation: Tensor
+
+
+def _maximise_evidence(kernel: _Kernel, triples: Triples) -> _Solution:
+    """Fit the common part and the deviations at the noise ratio of largest evidence.
 
     The common shift has a flat prior and is integrated out (restricted maximum likelihood),
-    so that a regime with most of the rows is not mistaken for what all have in common.
-    Common slopes have the prior of the deviations: there may be more of them than rows.
-
-    Returns:
-        The log marginal likelihood, the common coefficients ``(num_basis, dim_x)``, and
-        the deviations ``(num_features, num_basis, dim_x)``.
+    so that a regime with most of the rows is not mistaken for the common part. Common
+    slopes have the prior of the deviations: there may be more of them than rows.
     """
     num_basis, dim_x = triples.basis.shape[1], triples.delta.shape[1]
     shift = triples.delta.mean(dim=0)
     residual = triples.delta - shift
     total = residual.square().sum(dim=0)
-    values, vectors, moment, overlap = _spectrum(kernel, triples, residual)
+    values, vectors, moment, mean = _spectrum(kernel, triples, residual)
     rotated = vectors.T @ moment
     # Ratio of noise to signal variance. One for all dimensions of x, each of which has its
     # own noise level: a few regimes are too few to estimate a ratio from one dimension.
     ratios = torch.logspace(-12, 6, 181).to(values) * values[-1].clamp(min=1e-200)
     inverse = 1.0 / (values[:, None] + ratios)
     explained = torch.einsum("sd,sr->rd", rotated.square(), inverse)
-    # Rounding, not noise, limits how small a residual can be seen.
+    # Below this a residual is rounding error, not noise.
     floor = total.clamp(min=1e-200) * 1e-14
     freedom = max(1, len(triples) - 1)
     noise = (total - explained).clamp(min=floor) / freedom
@@ -153,22 +162,32 @@ def _maximise_evidence(kernel: _Kernel, triples: Triples) -> tuple[float, Tensor
     weights = vectors @ (rotated * inverse[:, best, None])
     *deviation, common = weights.reshape(-1, num_basis, dim_x)
     common = common.clone()
-    common[0] += shift - overlap @ weights
-    return log_evidence[best].item(), common, torch.stack(deviation)
+    common[0] += shift - mean @ weights
+    return _Solution(log_evidence[best].item(), common, torch.stack(deviation))
 
 
-def _spectrum(
-    kernel: _Kernel, triples: Triples, residual: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+class _Spectrum(NamedTuple):
+    """The design matrix, decomposed.
+
+    Attributes:
+        values: Eigenvalues of its Gram matrix, shape ``(rank,)``.
+        vectors: Eigenvectors, shape ``(num_columns, rank)``.
+        moment: Product of the design with the residual, shape ``(num_columns, dim_x)``.
+        mean: Means of its columns, shape ``(num_columns,)``.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    moment: Tensor
+    mean: Tensor
+
+
+def _spectrum(kernel: _Kernel, triples: Triples, residual: Tensor) -> _Spectrum:
     """Decompose the design, with the common shift projected out of it.
 
-    A column of ones beside the kernel's features stands for what contexts have in common.
-    The decomposition is through the Gram matrix of the rows or of the columns, whichever is
-    smaller; the columns' one is summed up chunk by chunk, whatever the number of triples.
-
-    Returns:
-        Eigenvalues, eigenvectors, the product of the design with the residual, and the
-        means of the design's columns.
+    A column of ones next to the kernel's features stands for the common part. The Gram
+    matrix is that of the rows or of the columns, whichever is smaller; that of the columns
+    is summed chunk by chunk, so that memory does not grow with the number of triples.
     """
     size = (kernel.whitener.shape[1] + 1) * triples.basis.shape[1]
     chunk = max(1, 2**20 // max(size, len(kernel.landmarks)))
@@ -191,7 +210,7 @@ def _spectrum(
         values, row_vectors = torch.linalg.eigh(matrix @ matrix.T)
         values, row_vectors = _without_rounding(values, row_vectors, scale)
         vectors = matrix.T @ (row_vectors / values.sqrt())
-        return values, vectors, matrix.T @ residual, mean
+        return _Spectrum(values, vectors, matrix.T @ residual, mean)
     gram = residual.new_zeros(size, size)
     mean = residual.new_zeros(size)
     moment = residual.new_zeros(size, residual.shape[1])
@@ -202,13 +221,13 @@ def _spectrum(
         moment += matrix.T @ residual[part]
     values, vectors = torch.linalg.eigh(gram - len(rows) * torch.outer(mean, mean))
     values, vectors = _without_rounding(values, vectors, gram.trace())
-    return values, vectors, moment, mean
+    return _Spectrum(values, vectors, moment, mean)
 
 
 def _without_rounding(
     values: Tensor, vectors: Tensor, scale: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Keep the eigenvalues that are more than rounding, and at least the largest."""
+    """Keep the eigenvalues above rounding error, and at least the largest."""
     least = 1e-14 * scale
     keep = values > least
     keep[-1] = True

@@ -1,4 +1,4 @@
-"""How good a posterior is, and whether one is as good as another."""
+"""Metrics of posteriors, and comparisons between methods."""
 
 from ma_sbi.metrics.c2st import RECIPES, c2st, c2st_batch
 from ma_sbi.metrics.coverage import acauc, lpp

@@ -1,7 +1,7 @@
 """Classifier two-sample test: how well a classifier tells draws from reference draws.
 
-Recipes are not interchangeable: on the same draws they differ by as much as the
-methods they are to compare. Store the recipe's name and settings beside every value.
+Recipes are not interchangeable: on the same draws they differ by as much as the methods
+that are compared. Store the recipe's name and settings with every value.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ RECIPES: dict[str, Recipe] = {
     },
     "rf": {"engine": "sklearn", "classifier": "rf", "n_estimators": 100},
 }
-"""Every recipe with all that defines it, ready for a results row.
+"""Every recipe with all its settings.
 
 All average the accuracy over five folds, on draws standardised by the reference.
 
 - ``mlp``: sbi's network with early stopping.
-- ``fast``: the same, for many tests at once in torch; equal up to rounding.
+- ``fast``: the same in torch, for many tests at once; equal up to rounding.
 - ``sbibm``: the network of the sbibm benchmark, trained until its loss stalls.
 - ``rf``: sbi's random forest.
 """
@@ -64,15 +64,15 @@ NUM_FOLDS, MIN_DRAWS, ENOUGH_DRAWS = 5, 10, 200
 
 
 def c2st(samples: Any, reference: Any, *, recipe: str = "mlp", seed: int = 1) -> float:
-    """Measure how well a classifier tells draws from reference draws.
+    """Measure how well a classifier separates draws from reference draws.
 
     About 0.5 for draws from one distribution, 1 for draws that never overlap. At 500
     draws one value has a standard deviation near 0.02: compare averages over cases.
     Below 200 draws a recipe with early stopping may stop before it has learned
-    anything and find 0.5 for draws that are far apart; a warning says so.
+    anything and return 0.5 for draws that are far apart; it gives a warning.
 
     Args:
-        samples: Draws to judge, shape ``(num_samples, dim)``.
+        samples: Draws to compare, shape ``(num_samples, dim)``.
         reference: Draws from the truth, as many, shape ``(num_samples, dim)``. They
             set the scale on which both are standardised.
         recipe: A key of :data:`RECIPES`.
@@ -110,7 +110,7 @@ def c2st_batch(
     Each test runs on one thread; values do not depend on the number of workers.
 
     Args:
-        samples: Draws to judge, shape ``(num_samples, batch, dim)``.
+        samples: Draws to compare, shape ``(num_samples, batch, dim)``.
         reference: Draws from the truth, same shape.
         recipe: A key of :data:`RECIPES`.
         seed: Seed of folds and classifiers, the same for every test.
@@ -142,7 +142,7 @@ def c2st_batch(
             stacklevel=2,
         )
 
-    # Arrays, not tensors: a view of a tensor would carry all of it to every worker.
+    # Arrays, not tensors: a view of a tensor would be sent whole to every worker.
     arrays = [part.transpose(0, 1).cpu().numpy() for part in (draws, truth)]
     num_cases = draws.shape[1]
     share = math.ceil(num_cases / num_workers) if settings["engine"] == "torch" else 1

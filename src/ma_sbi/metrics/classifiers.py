@@ -1,7 +1,7 @@
-"""Many small classifiers trained at once, as scikit-learn would train each of them.
+"""Many small classifiers trained at once, each as scikit-learn would train it.
 
-Tests with equal sample counts share folds, first weights and batches. What is left is
-one network per test on the same rows of different data: a batched matrix product.
+Tests with equal sample counts share folds, initial weights and batches, so that all
+networks are evaluated by one batched matrix product.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def cross_validated_accuracy(
     """Train one relu network per test and fold, and score it on the rows left out.
 
     Follows ``MLPClassifier(early_stopping=True, random_state=seed)`` under
-    ``KFold(shuffle=True, random_state=seed)`` draw by draw: the same splits, first
-    weights and batches, and the same stopping rule. Only rounding differs.
+    ``KFold(shuffle=True, random_state=seed)``: the same splits, initial weights and
+    batches, and the same stopping rule. Only rounding differs.
 
     Args:
         data: Inputs of every test, shape ``(batch, num_rows, dim)``.
@@ -81,7 +81,7 @@ class _Networks:
     Args:
         sizes: Widths of all layers, input and output included.
         count: Number of networks; all start from the same weights.
-        random: Where the first weights are drawn from.
+        random: Generator of the initial weights.
     """
 
     def __init__(self, sizes: tuple[int, ...], count: int, random: RandomState) -> None:
@@ -133,7 +133,7 @@ class _Networks:
         self.weights.addcdiv_(mean, square.sqrt().add_(1e-8), value=-rate)
 
     def keep(self, which: Tensor) -> None:
-        """Drop all networks but these."""
+        """Keep only these networks."""
         self.weights, self.moments = self.weights[which], self.moments[:, which]
 
 
@@ -148,7 +148,7 @@ def _fit(
 ) -> None:
     """Train until each network's accuracy on held-out rows stalls; keep its best.
 
-    A network that has stopped leaves the batch, so the slowest does not cost all.
+    A network that has stopped leaves the batch, so that it costs no more time.
     """
     (x, labels), (x_held_out, labels_held_out) = train, held_out
     best = networks.weights.clone()

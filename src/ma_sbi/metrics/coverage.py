@@ -1,4 +1,4 @@
-"""The metrics of RoPE's authors: how probable the truth is, and how well it is covered."""
+"""The metrics of RoPE's authors: log probability of the truth, and its coverage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lpp(posterior: Any, theta: Any, x: Any, *, context: Context | None = None) -
         context: One entry per observation; passed on only if given.
 
     Returns:
-        The average; minus infinity if any true parameter is held impossible.
+        The average; minus infinity if any true parameter has density zero.
     """
     return log_score(posterior, theta, x, context=context).mean().item()
 
@@ -45,8 +45,8 @@ def acauc(samples: Any, theta: Any) -> Tensor:
     :math:`|2 u - 1| \le \alpha`, where u is the share of draws below it, so the integral
     is :math:`|2 u - 1| - 1/2` and no grid of levels is needed. Zero for calibrated
     intervals, positive for overconfident ones (0.5 if they never cover), negative for
-    intervals that are too wide (-0.5 if they always cover). The prior, too, scores zero:
-    look at sharpness beside it. With S draws a calibrated posterior scores
+    intervals that are too wide (-0.5 if they always cover). The prior scores zero as well:
+    look also at sharpness. With S draws a calibrated posterior scores
     :math:`1 / (2 S + 2)` too high.
 
     Args:

@@ -1,4 +1,4 @@
-"""The check every metric of posterior draws makes first."""
+"""Checks of posterior draws that all metrics share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["as_draws", "with_truth"]
 
 
 def as_draws(values: Any, name: str) -> Tensor:
-    """Turn draws into a finite float32 tensor ``(num_samples, batch, dim)``.
+    """Convert draws to a finite float32 tensor ``(num_samples, batch, dim)``.
 
     Args:
         values: Tensor, array or nested list.
-        name: What to call it in an error.
+        name: Its name in error messages.
 
     Raises:
         ValueError: If it has another number of axes or is not finite.

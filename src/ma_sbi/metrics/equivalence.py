@@ -1,4 +1,4 @@
-"""Whether two methods are as good as each other, up to a margin."""
+"""Equivalence of two methods, up to a margin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Equivalence:
         low: Lower end of the 95 % interval of the difference.
         high: Upper end.
         p_value: The larger of the two one-sided p-values.
-        margin: Differences below it count as none.
+        margin: Smallest difference that counts.
         num_pairs: Number of pairs.
     """
 
@@ -59,7 +59,7 @@ def tost_paired(a: Any, b: Any, *, margin: float) -> Equivalence:
     Args:
         a: One value per pair, shape ``(num_pairs,)``.
         b: The values they are paired with, shape ``(num_pairs,)``.
-        margin: Largest difference that does not matter; chosen before looking.
+        margin: Smallest difference that counts; to be chosen before seeing the data.
 
     Raises:
         ValueError: If the vectors are not paired, hold fewer than two pairs or are not
@@ -85,7 +85,7 @@ def tost_paired(a: Any, b: Any, *, margin: float) -> Equivalence:
     standard_error, slack = std / num_pairs**0.5, margin - abs(difference)
     if standard_error > 0:
         p_value = float(stats.t.sf(slack / standard_error, num_pairs - 1))
-    else:  # every pair differs by the same: the mean is known
+    else:  # all differences are equal: the mean is known
         p_value = 0.0 if slack > 0 else 1.0
     half_width = float(stats.t.ppf(0.975, num_pairs - 1)) * standard_error
     return Equivalence(

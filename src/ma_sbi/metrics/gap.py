@@ -45,7 +45,7 @@ class GapClosed:
 
     @property
     def blank(self) -> bool:
-        """Whether there is no gap to speak of."""
+        """Whether there is no value, because there is no clear gap."""
         return bool(self.reason)
 
     def __str__(self) -> str:
@@ -74,8 +74,8 @@ def gap_closed(
     there are several, the same ones for all three. A case is taken to be the same
     case in every seed; if it is not, the interval is too wide rather than too narrow.
 
-    A fraction of nothing is noise: the value is blank where the interval of the mean
-    of ``npe - oracle`` reaches down to zero.
+    Without a gap there is no fraction: the value is blank where the interval of the mean
+    of ``npe - oracle`` includes zero.
 
     Args:
         npe: Metric of the uncorrected posterior, lower is better, shape
@@ -87,8 +87,8 @@ def gap_closed(
         seed: Seed of the bootstrap.
 
     Raises:
-        ValueError: If the shapes differ, values are not finite, or there is a single
-            value, which has no noise to measure.
+        ValueError: If the shapes differ, values are not finite, or there is only one
+            value, so that its noise is unknown.
 
     Example:
         >>> npe, oracle = [0.80, 0.90, 0.85, 0.95], [0.70, 0.72, 0.71, 0.73]

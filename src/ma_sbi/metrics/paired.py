@@ -1,4 +1,4 @@
-"""Whether one method scores better than another on the same cases."""
+"""Paired comparison of two methods on the same cases."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["PairedGain", "paired_gain"]
 
 @dataclass(frozen=True)
 class PairedGain:
-    """How much lower one method's losses are than another's.
+    """How much lower the losses of a method are than those of a baseline.
 
     Attributes:
         gain: Mean of ``baseline - method``; positive is better.
         low: Lower end of the 95 % interval, from a bootstrap over blocks of time.
         high: Upper end.
         relative: The gain as a fraction of the baseline's mean, whatever its sign.
-        p_value: Two-sided Wilcoxon signed-rank test over cases, which takes them for
-            independent; neighbouring cases are not, so trust the interval more.
+        p_value: Two-sided Wilcoxon signed-rank test, which assumes independent cases;
+            cases close in time are not, so trust the interval more.
         num_cases: Number of cases.
     """
 
@@ -56,9 +56,9 @@ def paired_gain(
     Args:
         baseline: Losses, shape ``(n,)``.
         method: Losses of the same cases, shape ``(n,)``.
-        time: Time index of each case. Cases close in time are alike, so the bootstrap
-            draws blocks of consecutive times, with all cases in them; without times every
-            case is a block of its own.
+        time: Time index of each case. Cases close in time are correlated, so the
+            bootstrap draws blocks of consecutive times, with all cases in them; without
+            times every case is its own block.
         block: Number of consecutive distinct times in a block.
         num_resamples: Number of bootstrap samples.
         seed: Seed of the bootstrap.
@@ -93,7 +93,7 @@ def paired_gain(
     num_resamples = as_count(num_resamples, "num_resamples")
     means = _block_bootstrap(difference, when, length, num_resamples, seed)
     low, high = np.quantile(means, [0.025, 0.975])
-    # The test is not defined where nothing differs.
+    # The test is not defined if all differences are zero.
     equal = not difference.any()
     return PairedGain(
         gain=float(difference.mean()),

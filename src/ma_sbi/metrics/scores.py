@@ -24,7 +24,7 @@ def log_score(
     .. math:: \log q(\theta^*_b \mid x_b)
 
     A proper score: on average only the exact posterior attains the maximum. C2ST is
-    not proper, and may rank a sharp wrong posterior above an honest broad one.
+    not proper, and may rank a narrow wrong posterior above a wide correct one.
 
     Args:
         posterior: Has ``log_prob(theta, x)``, or ``log_prob(theta, x, context)``.
@@ -38,8 +38,8 @@ def log_score(
 
     Raises:
         TypeError: If the posterior has no ``log_prob``.
-        ValueError: If theta and x are not paired, or ``log_prob`` answers in another
-            shape than ``(1, batch)``.
+        ValueError: If theta and x are not paired, or ``log_prob`` does not return
+            shape ``(1, batch)``.
 
     Example:
         >>> class Normal:
@@ -79,7 +79,7 @@ def posterior_mean_error(
         samples: Posterior draws, shape ``(num_samples, batch, dim_theta)``.
         theta: True parameters, shape ``(batch, dim_theta)``.
         transform: Applied to draws and parameters before the mean is taken, such as
-            ``torch.log`` for rates; nothing by default.
+            ``torch.log`` for rates; None for no transform.
 
     Returns:
         One value per observation, shape ``(batch,)``; their mean is the
@@ -107,11 +107,11 @@ def excess_error(
     *,
     transform: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Subtract the error that the exact posterior makes, too.
+    """Return the error of the posterior mean, less that of the exact posterior.
 
     No function of the data has a smaller mean squared error than the mean of their exact
     posterior, so the average excess is zero at best. A single value may be negative, and
-    so may be the average for a method that sees more, such as an oracle.
+    so may be the average for a method with more data, such as an oracle.
 
     Args:
         samples: Posterior draws of a method, shape ``(num_samples, batch, dim_theta)``.

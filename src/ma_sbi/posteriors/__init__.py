@@ -1,4 +1,4 @@
-"""Posteriors: trained here, or elsewhere and brought under the one protocol."""
+"""Posteriors: trained here, or elsewhere and adapted to the same interface."""
 
 import lazy_loader
 

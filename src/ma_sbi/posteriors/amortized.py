@@ -1,4 +1,4 @@
-"""What every posterior of ours, trained here or adapted, has in common."""
+"""The base of all posteriors, trained here or adapted."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["Amortized"]
 
 
 class Amortized(ABC):
-    """An amortized posterior that checks its input, takes a seed and knows its range.
+    """An amortized posterior that checks its input and takes a seed.
 
-    Subclasses draw and, if they can, evaluate for a checked batch of observations.
+    Subclasses implement ``_draw`` and, if they have a density, ``log_prob``.
 
     Attributes:
         prior: Prior over theta, if known.
-        dim_x: Width of an observation, if known.
-        training_range: Where the posterior has seen simulations, if known.
-        device: Where the posterior computes; where x is, if None.
+        dim_x: Number of columns of x, if known; by default that of the training range.
+        training_range: Range of the simulations it was trained on, if known.
+        device: Device of the posterior; that of x if None.
     """
 
     expensive_density = False
     """Whether a density takes much longer than a draw."""
     max_rows = MAX_ROWS
-    """Most draws made in one pass; more are made in several, to bound memory."""
+    """Most draws in one pass, to bound memory."""
 
     def __init__(
         self,
@@ -43,6 +43,8 @@ class Amortized(ABC):
         device: torch.device | str | None = None,
     ) -> None:
         self.prior = prior
+        if dim_x is None and training_range is not None:
+            dim_x = len(training_range.center)
         self.dim_x = dim_x
         self.training_range = training_range
         self.device = None if device is None else torch.device(device)
@@ -52,7 +54,7 @@ class Amortized(ABC):
         """Draw ``(num_samples, batch, dim_theta)`` for x ``(batch, dim_x)``."""
 
     def sample(self, num_samples: int, x: Any, *, seed: int | None = None) -> Tensor:
-        """Draw for a batch of observations, all in one pass.
+        """Draw for a batch of observations.
 
         Args:
             num_samples: Draws per observation.

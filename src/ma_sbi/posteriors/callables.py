@@ -1,4 +1,4 @@
-"""Any function that draws from a posterior."""
+"""Posteriors given as functions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def from_callable(
             one x; or, if batched, ``(n, batch)`` for theta ``(n, batch, dim_theta)``.
         batched: Whether the functions take a batch of observations.
         prior: Prior over theta; if given, draws are kept inside its support.
-        x_train: Simulations it was trained on; then an x far outside them is reported.
+        x_train: Simulations it was trained on; if given, an x far outside gives a warning.
 
     Example:
         >>> posterior = from_callable(lambda n, x: x + torch.zeros(n, 2))
@@ -59,11 +59,7 @@ class CallableAdapter(Truncated):
         x_train: Any,
     ) -> None:
         training_range = None if x_train is None else TrainingRange.of(x_train)
-        super().__init__(
-            prior=prior,
-            dim_x=None if training_range is None else len(training_range.center),
-            training_range=training_range,
-        )
+        super().__init__(prior=prior, training_range=training_range)
         self.sample_function = sample
         self.batched = batched
 

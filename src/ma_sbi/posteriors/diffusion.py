@@ -34,6 +34,7 @@ from ma_sbi.validation import as_count
 
 __all__ = ["DiffusionPosterior", "fit_ddpm", "load_ddpm", "noise_schedule"]
 
+KIND = "ddpm"
 Schedule = Literal["paper", "rescaled"]
 Decay = Literal["none", "cosine"]
 Sampler = Literal["ancestral", "deterministic"]
@@ -42,12 +43,12 @@ FEW_STEPS = 50
 
 
 def noise_schedule(schedule: Schedule = "paper", num_steps: int = 200) -> Tensor:
-    r"""Give the share of signal left after each step, :math:`\bar\alpha_t`.
+    r"""Return the share of signal left after each step, :math:`\bar\alpha_t`.
 
-    The betas grow linearly from 1e-4 to 0.02. They were made for 1000 steps: over the
-    paper's 200 a share of 0.13 of the signal's variance is left at the end, though
-    sampling starts from pure noise. ``"rescaled"`` multiplies them by
-    ``1000 / num_steps``, and ends in noise.
+    The betas grow linearly from 1e-4 to 0.02, which is meant for 1000 steps: after the
+    paper's 200 a share of 0.13 of the signal's variance is left, although sampling starts
+    from pure noise. ``"rescaled"`` multiplies them by ``1000 / num_steps``, so that the
+    last step is noise.
 
     Returns:
         Shape ``(num_steps,)``, float64.
@@ -94,7 +95,7 @@ def fit_ddpm(
         hidden: Width between them.
         learning_rate: Step size of Adam.
         decay: ``"cosine"`` lets the learning rate fall to zero along half a cosine: fine
-            structure, such as the width of a thin crescent, comes out half as blurred.
+            structure, such as a thin crescent, is blurred half as much.
         batch_size: Simulations per step.
         epochs: Passes through the simulations.
         seed: Makes training repeatable.
@@ -148,7 +149,7 @@ def load_ddpm(
     *,
     device: torch.device | str | None = None,
 ) -> DiffusionPosterior:
-    """Read back what ``DiffusionPosterior.save`` wrote.
+    """Load a model that ``DiffusionPosterior.save`` wrote.
 
     Args:
         path: The file.
@@ -159,7 +160,7 @@ def load_ddpm(
     Raises:
         ValueError: If the file holds something else.
     """
-    settings, groups = read(path, "ddpm")
+    settings, groups = read(path, KIND)
     if prior is None:
         prior = unpack_prior(settings.get("prior"), groups.get("prior", {}))
     prior, to_real = on_real_line(prior, device)
@@ -168,7 +169,7 @@ def load_ddpm(
         Standardise(state[f"{name}.mean"], state[f"{name}.scale"])
         for name in ("theta_scale", "x_scale")
     ]
-    with seeded(0):  # first weights are drawn, and overwritten
+    with seeded(0):  # draws weights, which are overwritten
         network = _Denoiser(*scales, layers=settings["layers"], hidden=settings["hidden"])
     network.load_state_dict(state)
     return DiffusionPosterior(
@@ -183,14 +184,14 @@ def load_ddpm(
 class DiffusionPosterior(Amortized):
     """A trained diffusion model; made by :func:`fit_ddpm`.
 
-    A guided model is a subclass with another ``_clean``, from which every step of either
-    sampler is made, or with a ``_settle`` of its own; it says in ``has_density`` whether
-    its draws still follow a density.
+    A guided model is a subclass that overrides ``_clean``, which every step of either
+    sampler uses, or ``_adjust``; its ``has_density`` says whether its draws follow a
+    density.
     """
 
     expensive_density = True  # an integral for each theta
     max_density_rows = 20_000
-    """Most theta evaluated in one pass: derivatives keep every layer in memory."""
+    """Most theta evaluated in one pass: derivatives need the memory of every layer."""
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class DiffusionPosterior(Amortized):
         shape = {"layers": len(linear), "hidden": linear[0].out_features}
         write(
             path,
-            "ddpm",
+            KIND,
             shape | {"prior": family},
             prior=numbers,
             network=self.network.state_dict(),
@@ -282,16 +283,16 @@ class DiffusionPosterior(Amortized):
         return self.to_real.inv(real_theta).unflatten(0, (num_samples, len(x)))
 
     def _clean(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
-        """Predict the undisturbed theta."""
+        """Predict theta without noise."""
         now = torch.full((len(theta),), step, device=theta.device)
         noise = self.network(theta, now, condition)
         left = self.signal[step]
         return (theta - (1 - left).sqrt() * noise) / left.sqrt()
 
-    def _settle(
+    def _adjust(
         self, theta: Tensor, step: int, following: int, condition: Tensor
     ) -> Tensor:
-        """Correct theta after a step, for samplers that guide; nothing to do here."""
+        """Change theta after a step, for guided samplers; nothing to do here."""
         return theta
 
     def _ancestral(self, theta: Tensor, condition: Tensor) -> Tensor:
@@ -306,7 +307,7 @@ class DiffusionPosterior(Amortized):
             ) / (1 - left)
             variance = (1 - left_next) / (1 - left) * (1 - kept)
             theta = mean + variance.sqrt() * torch.randn_like(theta)
-            theta = self._settle(theta, step, following, condition)
+            theta = self._adjust(theta, step, following, condition)
         return self._clean(theta, 0, condition)
 
     def _multistep(self, theta: Tensor, condition: Tensor) -> Tensor:

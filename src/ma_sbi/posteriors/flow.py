@@ -32,6 +32,7 @@ from ma_sbi.validation import as_count
 
 __all__ = ["FlowPosterior", "fit_flow", "load_flow"]
 
+KIND = "flow"
 NUM_TRANSFORMS = {"nsf": 5, "maf": 8}
 
 
@@ -80,7 +81,7 @@ def fit_flow(
     if flow not in NUM_TRANSFORMS:
         raise ValueError(f"flow must be one of {sorted(NUM_TRANSFORMS)}, got {flow!r}")
     if as_count(max_epochs, "max_epochs") < 2:
-        raise ValueError("max_epochs must be at least 2, which is the least sbi can do")
+        raise ValueError("max_epochs must be at least 2, the fewest that sbi can train")
     simulations = check_simulations(prior, theta, x, device)
     settings = {
         "flow": flow,
@@ -98,8 +99,7 @@ def fit_flow(
         # Round 0 needs no prior; theta is on the real line, where sbi's checks of the
         # prior's bounds would not apply.
         trainer.append_simulations(simulations.real_theta, simulations.x)
-        # sbi reports convergence with print, whatever it is told, and counts epochs in
-        # its own way.
+        # sbi always prints when it has converged, and counts epochs in its own way.
         quiet = nullcontext() if show_progress else redirect_stdout(io.StringIO())
         with quiet, warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Maximum number of epochs")
@@ -108,7 +108,7 @@ def fit_flow(
                 learning_rate=learning_rate,
                 validation_fraction=validation_fraction,
                 stop_after_epochs=patience,
-                max_num_epochs=max_epochs - 1,  # sbi trains one epoch more than told
+                max_num_epochs=max_epochs - 1,  # sbi trains one epoch more
                 show_train_summary=False,
             )
     if trainer.summary["epochs_trained"][-1] >= max_epochs:
@@ -133,7 +133,7 @@ def load_flow(
     embedding_net: nn.Module | None = None,
     device: torch.device | str | None = None,
 ) -> FlowPosterior:
-    """Read back what ``FlowPosterior.save`` wrote.
+    """Load a flow that ``FlowPosterior.save`` wrote.
 
     Args:
         path: The file.
@@ -145,20 +145,20 @@ def load_flow(
     Raises:
         ValueError: If the file holds something else.
     """
-    settings, groups = read(path, "flow")
+    settings, groups = read(path, KIND)
     if prior is None:
         prior = unpack_prior(settings.get("prior"), groups.get("prior", {}))
     prior, to_real = on_real_line(prior, device)
     builder = _builder(settings, embedding_net)
-    # The builder takes shapes from a batch and draws first weights; all is overwritten.
+    # The builder takes shapes from a batch and draws weights, which are overwritten.
     with seeded(0):
         estimator = builder(*(torch.randn(2, settings[n]) for n in ("dim_theta", "dim_x")))
     try:
         estimator.load_state_dict(groups["estimator"])
     except RuntimeError as error:
         raise ValueError(
-            f"{path} does not fit this flow: it was trained with another embedding net, or "
-            "with one; pass it to load_flow as embedding_net="
+            f"{path} does not fit this flow: it was trained with an embedding net, or with "
+            "another one; pass it to load_flow as embedding_net="
         ) from error
     return FlowPosterior(
         estimator.to(default_device(device)).eval().requires_grad_(requires_grad=False),
@@ -208,7 +208,7 @@ class FlowPosterior(Amortized):
         family, numbers = pack_prior(self.prior)
         write(
             path,
-            "flow",
+            KIND,
             self.settings | dims | {"prior": family},
             prior=numbers,
             estimator=self.estimator.state_dict(),

@@ -1,4 +1,4 @@
-"""Reading back a posterior of any kind."""
+"""Loading a saved posterior of any kind."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 from torch.distributions import Distribution
 
-from ma_sbi.posteriors.diffusion import DiffusionPosterior, load_ddpm
-from ma_sbi.posteriors.flow import FlowPosterior, load_flow
+from ma_sbi.posteriors import diffusion, flow
 from ma_sbi.saving import kind_of
 
 __all__ = ["load_posterior"]
@@ -19,8 +18,8 @@ def load_posterior(
     prior: Distribution | None = None,
     *,
     device: torch.device | str | None = None,
-) -> FlowPosterior | DiffusionPosterior:
-    """Read back what ``FlowPosterior.save`` or ``DiffusionPosterior.save`` wrote.
+) -> flow.FlowPosterior | diffusion.DiffusionPosterior:
+    """Load a posterior that ``FlowPosterior.save`` or ``DiffusionPosterior.save`` wrote.
 
     Args:
         path: The file.
@@ -32,8 +31,8 @@ def load_posterior(
         ValueError: If the file holds something else, or not its prior.
     """
     kind = kind_of(path)
-    if kind == "flow":
-        return load_flow(path, prior, device=device)
-    if kind == "ddpm":
-        return load_ddpm(path, prior, device=device)
+    if kind == flow.KIND:
+        return flow.load_flow(path, prior, device=device)
+    if kind == diffusion.KIND:
+        return diffusion.load_ddpm(path, prior, device=device)
     raise ValueError(f"{path} holds {kind!r}, expected a flow or a diffusion model")

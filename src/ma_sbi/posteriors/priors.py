@@ -1,4 +1,4 @@
-"""Priors as numbers, so that a file can hold one and still never run code."""
+"""Priors as numbers, so that they can be saved without code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MULTIVARIATE_NORMAL = "multivariate normal"
 
 
 def pack_prior(prior: Distribution | None) -> tuple[str | None, dict[str, Tensor]]:
-    """Name a prior's family and take its numbers; None and nothing for other families.
+    """Return the family of a prior and its numbers; None and no numbers if unknown.
 
     Example:
         >>> import torch
@@ -47,7 +47,7 @@ def pack_prior(prior: Distribution | None) -> tuple[str | None, dict[str, Tensor
 
 
 def unpack_prior(family: str | None, numbers: Mapping[str, Tensor]) -> Distribution:
-    """Rebuild what :func:`pack_prior` took apart.
+    """Rebuild a prior from what :func:`pack_prior` returned.
 
     Raises:
         ValueError: If there is no such family.
@@ -55,7 +55,7 @@ def unpack_prior(family: str | None, numbers: Mapping[str, Tensor]) -> Distribut
     if family == MULTIVARIATE_NORMAL:
         return MultivariateNormal(numbers["loc"], scale_tril=numbers["scale_tril"])
     if family == "uniform":
-        # sbi's own checks know this one.
+        # A class that sbi's checks accept.
         return BoxUniform(numbers["low"], numbers["high"])
     if family in INDEPENDENT:
         kind: Any = INDEPENDENT[family][0]

@@ -22,17 +22,16 @@ def from_sbi(
 ) -> SBIAdapter:
     """Adapt a posterior that sbi built.
 
-    Draws lie inside the prior's support and come back in bounded time even where sbi's
-    own rejection would never return. If the posterior has an embedding net, corrections
-    act on the raw x before it; an x with several dimensions is passed flattened.
+    Draws lie inside the prior's support and take bounded time, even where sbi's rejection
+    sampler would never return. If the posterior has an embedding net, corrections act on
+    the raw x before it; an x with several dimensions is passed flattened.
 
     Args:
         posterior: What ``build_posterior()`` returned.
-        x_train: Simulations it was trained on; then an x far outside them is reported.
+        x_train: Simulations it was trained on; if given, an x far outside gives a warning.
             If None, the mean and scale that sbi stored for z-scoring are used.
         leakage_samples: Draws per observation to normalise a density that leaks out of
-            the prior's support: more are more exact and slower; 0 leaves the density as
-            the network gives it.
+            the prior's support: more are more exact and slower; 0 does not normalise.
 
     Returns:
         A posterior with ``sample``, and with ``log_prob`` if sbi's has a direct density.
@@ -72,7 +71,7 @@ class SBIAdapter(Truncated):
         if isinstance(self.posterior, VectorFieldPosterior):
             options["reject_outside_prior"] = False
         with warnings.catch_warnings():
-            # What lies outside is rejected here, so sbi need not warn of it.
+            # Draws outside are rejected by this class, so sbi's warning is not needed.
             warnings.filterwarnings("ignore", message=".*outside.*prior")
             return self.posterior.sample_batched(
                 (num_samples,), self._condition(x), **options

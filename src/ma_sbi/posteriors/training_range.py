@@ -1,4 +1,4 @@
-"""Where a posterior has seen data, so that it can say when an x lies far outside."""
+"""The range of the training simulations, for warnings about an x far outside."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrainingRange:
         center = x.mean(dim=0)
         centred = x - center
         values, vectors = torch.linalg.eigh(centred.T @ centred / len(x))
-        # A direction in which the simulations never vary still has a scale of its own.
+        # A direction in which the simulations do not vary gets a tiny scale.
         values = values.clamp(min=max(1e-12 * values[-1].item(), 1e-30))
         whitener = vectors / values.sqrt()
         radius = slack * (centred @ whitener).norm(dim=1).max()
@@ -64,17 +64,17 @@ class TrainingRange:
             warnings.warn(
                 f"{len(rows)} of {len(x)} observations (first: row {rows[0]}) lie far "
                 "outside the simulations that the posterior was trained on, where its "
-                "draws mean little; check the correction, its context and the units",
+                "draws are unreliable; check the correction, its context and the units",
                 OutsideTrainingRange,
                 stacklevel=stacklevel,
             )
 
 
 class MomentRange(TrainingRange):
-    """The range guessed from means and standard deviations, where simulations are gone.
+    """The range from means and standard deviations, without the simulations.
 
-    Far outside means ten deviations in any coordinate. Their correlation is not known, so
-    lengths would mean nothing.
+    Far outside means ten deviations in any coordinate: the correlations are not known, so
+    there is no common length.
     """
 
     @classmethod

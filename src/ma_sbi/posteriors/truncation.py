@@ -1,8 +1,8 @@
-"""Draws inside the prior's support, from a posterior that may leak, in bounded time.
+"""Draws inside the prior's support, in bounded time, from a posterior that may leak.
 
 sbi's rejection loop has no limit: on an observation far from the simulations it never
-returns. Here rejection stops after a fixed number of rounds; what is still missing is
-approximated by importance resampling from the prior, and said to be.
+returns. Here rejection stops after a fixed number of rounds; missing draws are then
+approximated by importance resampling from the prior, with a warning.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DenseTruncated(Truncated):
 
     @abstractmethod
     def _density(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Evaluate theta ``(num_samples, batch, dim_theta)``, as if nothing leaked."""
+        """Evaluate theta ``(num_samples, batch, dim_theta)``, without normalisation."""
 
     def log_prob(self, theta: Tensor, x: Any) -> Tensor:
         """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``.
@@ -73,7 +73,7 @@ class DenseTruncated(Truncated):
 
     def _log_acceptance(self, x: Tensor) -> Tensor:
         """Estimate the log share of draws inside the support, shape ``(batch,)``."""
-        # Optimisers evaluate many theta at one x: the last estimate is kept, by value.
+        # Optimisers evaluate many theta at one x: the last estimate is cached, by value.
         key = x.cpu().numpy().tobytes()
         if self._last_acceptance is None or self._last_acceptance[0] != key:
             rows_per_pass = max(1, MAX_ROWS // self.leakage_samples)
@@ -83,7 +83,7 @@ class DenseTruncated(Truncated):
                     for part in x.split(rows_per_pass)
                 ]
             accepted = torch.cat(share, dim=1).float().mean(dim=0)
-            # One draw inside the support is granted: the log must stay finite.
+            # As if at least one draw were inside: the log must stay finite.
             log_share = accepted.clamp(min=1 / self.leakage_samples).log()
             self._last_acceptance = (key, log_share)
         return self._last_acceptance[1]
@@ -107,14 +107,14 @@ def sample_truncated(
         prior: The prior.
         num_samples: Draws per observation.
         x: Observations, shape ``(batch, dim_x)``.
-        max_rounds: Rounds of draws before rejection gives up.
-        num_proposals: Draws from the prior to resample where it gave up.
+        max_rounds: Rounds of rejection.
+        num_proposals: Draws from the prior to resample from after the last round.
 
     Returns:
         Draws of shape ``(num_samples, batch, dim_theta)``, all inside the support.
 
     Raises:
-        ValueError: If rejection gave up and there is no density to resample by.
+        ValueError: If draws are missing and there is no density to resample by.
     """
     kept = x.new_empty(num_samples, len(x), prior.event_shape[0])
     filled = torch.zeros(len(x), dtype=torch.long, device=x.device)
@@ -153,8 +153,8 @@ def sample_truncated(
     warnings.warn(
         f"for {len(rows)} of {len(x)} observations (first: row {rows[0].item()}) fewer "
         f"than {num_samples} of {total} draws lie inside the prior; the missing ones are "
-        "resampled from draws of the prior by the posterior's density, which leaves as few "
-        f"as {effective} effectively different ones: such an x is far from the simulations",
+        "resampled from draws of the prior by the posterior's density, with an effective "
+        f"sample size as low as {effective}: such an x is far from the simulations",
         LeakyPosterior,
         stacklevel=5,
     )

@@ -1,8 +1,8 @@
 """Networks learn theta on the real line; draws come back inside the prior's support.
 
-sbi rejects draws outside the prior until enough are inside, which on a shifted
-observation may take for ever. Here nothing is rejected: theta is mapped by the bijection
-of the prior's support (a logit for a box), learned there, and mapped back.
+sbi rejects draws outside the prior until enough are inside, which may never end for a
+shifted observation. Here nothing is rejected: theta is mapped by the bijection of the
+prior's support (a logit for a box), learned on the real line, and mapped back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Simulations:
         to_real: Bijection from the prior's support to the real line.
         real_theta: Parameters on the real line, shape ``(n, dim_theta)``.
         x: Simulations, shape ``(n, dim_x)``.
-        training_range: Where the simulations lie.
+        training_range: Range of the simulations.
     """
 
     prior: Distribution
@@ -55,7 +55,7 @@ class Simulations:
 
 
 def default_device(device: torch.device | str | None) -> torch.device:
-    """Take the device asked for, else the one torch makes tensors on by default."""
+    """Return the given device, or torch's default device if None."""
     return torch.get_default_device() if device is None else torch.device(device)
 
 
@@ -70,7 +70,7 @@ def on_real_line(
             "prior must be a torch distribution, or a list of them, one per parameter; "
             f"got {prior!r}"
         )
-    # sbi tries the prior out by sampling it; the caller's generator stays as it is.
+    # sbi tests the prior by sampling it; the caller's generator must not change.
     with seeded(0):
         try:
             # A copy: the user's own prior stays on its device.
@@ -112,7 +112,7 @@ def check_simulations(
 
 
 def check_theta(prior: Distribution, theta: Tensor, name: str = "theta") -> None:
-    """Refuse parameters outside the prior.
+    """Check that parameters lie inside the prior's support.
 
     Raises:
         ValueError: If any row of theta ``(n, dim_theta)`` lies outside its support.
@@ -144,9 +144,9 @@ def density_at(
         Log densities, shape ``(...)``.
     """
     inside = within_support(prior, theta)
-    # The bijection is undefined outside; any inside point keeps it finite there.
-    anywhere = to_real.inv(torch.zeros_like(theta))
-    safe = torch.where(inside[..., None], theta, anywhere)
+    # The bijection is undefined outside; replace such theta by any point inside.
+    inner = to_real.inv(torch.zeros_like(theta))
+    safe = torch.where(inside[..., None], theta, inner)
     real_theta = to_real(safe)
     log_abs_det = to_real.log_abs_det_jacobian(safe, real_theta)
     return (real_log_prob(real_theta) + log_abs_det).masked_fill(~inside, -torch.inf)
@@ -155,8 +155,8 @@ def density_at(
 def off_the_edge(real_theta: Tensor) -> Tensor:
     """Bring back theta that lies exactly on a bound of the prior.
 
-    In float32 a uniform draw is exactly the bound once in ten million. Its image on the
-    real line is infinite, or as far as float32 goes, and would spoil the standardisation.
+    In float32 one uniform draw in ten million equals a bound. Its image on the real line
+    is infinite, or nearly so, and would ruin the standardisation.
     """
     far = ~(real_theta.abs() < 80.0)
     inner = real_theta.masked_fill(far, 0.0)

@@ -18,13 +18,13 @@ def from_zuko(
 ) -> ZukoAdapter:
     """Adapt a conditional flow: ``flow(x)`` is a distribution over theta.
 
-    For a lampe estimator pass its ``flow``. The flow must take the raw x; corrections act
-    on it before anything inside the flow.
+    For a lampe estimator pass its ``flow``. The flow must take the raw x, on which
+    corrections act.
 
     Args:
         flow: The trained flow.
         prior: Prior over theta; if given, draws are kept inside its support.
-        x_train: Simulations it was trained on; then an x far outside them is reported.
+        x_train: Simulations it was trained on; if given, an x far outside gives a warning.
     """
     if not callable(flow):
         raise ValueError(f"from_zuko expects a conditional flow, got {flow!r}")
@@ -39,7 +39,6 @@ class ZukoAdapter(DenseTruncated):
         training_range = None if x_train is None else TrainingRange.of(x_train)
         super().__init__(
             prior=prior,
-            dim_x=None if training_range is None else len(training_range.center),
             training_range=training_range,
             device=None if parameter is None else parameter.device,
         )

@@ -1,4 +1,4 @@
-"""Theory that the diagnostics rest on: what estimation costs, and Theorem 1's bound."""
+"""Theory that the diagnostics use: the cost of estimation, and Theorem 1's bound."""
 
 from ma_sbi.theory.estimation import (
     break_even_information,

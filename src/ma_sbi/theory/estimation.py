@@ -1,14 +1,14 @@
-r"""What a fitted corrector loses to estimation, and how many triples buy it back.
+r"""What a fitted corrector loses by estimation, and how many triples it needs.
 
-The theorems speak of the best corrector that reads z. A fitted one knows the mean of
-each regime only up to the noise of its triples, and that error is paid whether or not
-the context says anything:
+The theorems are about the best corrector that reads z. A fitted one estimates the mean of
+each regime from noisy triples, which costs the same whether or not the context is
+informative:
 
 .. math:: \text{gain}(n) = \operatorname{Var}(E[\delta \mid z]) - K s^2 / n
 
 with K regimes (or coefficients of a linear fit), n triples and s^2 the variance of delta
-within regimes, summed over the columns of x. All of it is in the space of x, and in
-expectation; the baseline is no correction of a departure with mean zero.
+within regimes, summed over the columns of x. All quantities are expectations in the space
+of x; the baseline is no correction, for a departure with mean zero.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def expected_gain(
     num_triples: int,
     residual_variance: float,
 ) -> float:
-    r"""Return what a fitted point corrector is expected to remove; below 0 it does harm.
+    r"""Return the expected gain of a fitted point corrector; negative if it does harm.
 
     .. math:: E\|\delta\|^2 - E\|\delta - \hat\delta(z)\|^2
         = \operatorname{Var}(E[\delta \mid z]) - K s^2 / n
@@ -78,7 +78,7 @@ def break_even_information(
     residual_variance: float,
     proxy_variance: float,
 ) -> float:
-    r"""Return the information below which a fitted point corrector must expect harm.
+    r"""Return the information below which a fitted point corrector does harm.
 
     .. math:: I_0 = \frac{K s^2}{2 \tau^2 n}
 
@@ -126,7 +126,7 @@ def triples_needed(
         share: Share of the best gain, from 0 to below 1.
 
     Raises:
-        ValueError: If the context explains nothing: then no number is enough.
+        ValueError: If the context explains nothing, so that no number is enough.
 
     Example:
         >>> triples_needed(4, residual_variance=2.0, explained_variance=1.0)
@@ -152,7 +152,7 @@ def _counts(num_regimes: int, num_triples: int) -> tuple[int, int]:
 
 
 def _variance(value: float, name: str) -> float:
-    """Check a variance; zero is one, too."""
+    """Check that a value is a variance, zero included."""
     value = float(value)
     if not 0 <= value < math.inf:
         raise ValueError(f"{name} must be a finite number, 0 or more, got {value!r}")

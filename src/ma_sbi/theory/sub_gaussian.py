@@ -1,7 +1,7 @@
 r"""The sub-Gaussian theorem: :math:`\operatorname{Var}(E[\delta \mid z]) \le 2 \tau^2 I`.
 
 :math:`\tau^2` is the sub-Gaussian proxy of delta, at least its variance and more where
-the law is skewed or peaked. With the variance in its place the inequality is false. With
+the law is skewed or peaked. With the variance instead of it the inequality is false. With
 the smallest proxy it is sharp for every law whose proxy is attained: see
 :meth:`ModalDeparture.rare_context`.
 """
@@ -37,7 +37,7 @@ REACH, FINENESS = 10.0, 40
 
 
 class Coupling(NamedTuple):
-    """A departure and a context, by what the theorem compares.
+    """The quantities that the theorem compares, for a departure and a context.
 
     Attributes:
         information: I(delta; z), in nats.
@@ -71,8 +71,8 @@ def lipschitz_bound(information: float, proxy: float, lipschitz: float) -> float
 
     .. math:: E\|\mu(x) - \mu(x - \hat\delta^\star(z))\|^2 \le 2 L^2 \tau^2 I
 
-    It bounds the move, not the error that the move removes: they are equal for linear
-    :math:`\mu` only.
+    It bounds how far the mean moves, not how much error that removes; the two are equal
+    only for linear :math:`\mu`.
 
     Args:
         information: I(delta; z), in nats.
@@ -126,10 +126,10 @@ def sub_gaussian_proxy(values: Any, probabilities: Any = None) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ModalDeparture:
-    """A departure with modes: a discrete law, or Gaussians of one width on it.
+    """A departure with modes: a discrete law, or a mixture of Gaussians of one width.
 
     Attributes:
-        modes: Where they are, shape ``(K,)``.
+        modes: Positions of the modes, shape ``(K,)``.
         probabilities: Of each; equal ones if None.
         width: Standard deviation within a mode; 0 for a discrete law.
         dim: Number of independent coordinates that all have this law.
@@ -180,7 +180,7 @@ class ModalDeparture:
         return self._modes_proxy()[0] + self.width**2
 
     def couple(self, rho: float) -> Coupling:
-        r"""Couple it to a context in Gaussian noise, by quadrature.
+        r"""Compute the coupling with a noisy context, by quadrature.
 
         .. math:: z = \rho\, \delta + \sqrt{1 - \rho^2}\, \eta, \qquad \eta \sim N(0, 1)
 
@@ -204,32 +204,33 @@ class ModalDeparture:
         posterior = np.exp(log_joint - log_density[:, None])
         slope = rho * self.width**2 / scale**2
         mean = posterior @ (self.modes - slope * centres) + slope * z
-        # Trapezoids are exact to rounding for what is smooth and vanishes at the ends.
+        # The trapezoidal rule is exact up to rounding for smooth functions that vanish at
+        # both ends.
         explained = step * (density @ mean**2)
-        # What z tells of the mode, and then of the place within it.
+        # Information about the mode, then about the position within it.
         of_mode = step * (density @ rel_entr(posterior, self.probabilities).sum(axis=1))
         within = math.log(scale) - 0.5 * math.log1p(-(rho**2))
         information = of_mode + within
         return self._coupling(float(information), float(explained))
 
     def rare_context(self, probability: float = 1e-3) -> Coupling:
-        r"""Couple it to a rare context that tilts it: the ratio tends to 1 for every law.
+        r"""Compute the coupling with a rare context, for which the ratio tends to 1.
 
-        With this probability the context announces the law tilted by :math:`e^{u\delta}`
-        at the u that attains the proxy :math:`\tau^2`; else it announces what is left.
+        With this probability the context indicates the law tilted by :math:`e^{u\delta}`
+        at the u that attains the proxy :math:`\tau^2`; otherwise it indicates the rest.
         There :math:`(E[\delta \mid z])^2 = \tau^4 u^2 = 2 \tau^2 KL`, so the constant
         cannot be improved. Where the proxy is attained only at u = 0 (it is the
         variance), a small u takes its place.
 
         Args:
-            probability: Of the announcement; it must leave the rest a law.
+            probability: Of the rare context; so small that the rest is a law.
         """
         if self.width:
             raise ValueError("the rare context is for a discrete law, width 0")
         if not 0 < probability < 1:
             raise ValueError(f"probability must lie between 0 and 1, got {probability!r}")
         _, u = self._modes_proxy()
-        # As the proxy is the variance, tilts need to be small; not so small as to cancel.
+        # Where the proxy is the variance, the tilt must be small, but not lost to rounding.
         u = u if u != 0 else 1e-2 / math.sqrt(self.variance)
         tilted = self.probabilities * np.exp(u * self.modes)
         tilted /= tilted.sum()
@@ -251,7 +252,7 @@ class ModalDeparture:
         return delta, rho * delta + math.sqrt(1 - rho**2) * rng.standard_normal(num_draws)
 
     def _coupling(self, information: float, explained: float) -> Coupling:
-        """Add the coordinates up; the proxy stays that of one."""
+        """Sum over coordinates; the proxy is that of one coordinate."""
         ratio = explained / sub_gaussian_bound(information, self.proxy)
         return Coupling(self.dim * information, self.dim * explained, ratio)
 
@@ -280,7 +281,7 @@ class ModalDeparture:
         """Evaluate 2 log E exp(u delta) / u^2, whose limit at 0 is the variance."""
         exponents = u * self.modes
         if np.abs(exponents).max() < 1e-3:
-            # From cumulants: the plain form cancels.
+            # From cumulants: the direct form loses all digits.
             third, fourth = (float(self.probabilities @ self.modes**k) for k in (3, 4))
             return spread + u * third / 3 + u**2 * (fourth - 3 * spread**2) / 12
         peak = exponents.max()

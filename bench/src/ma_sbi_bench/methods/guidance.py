@@ -212,7 +212,7 @@ class PriorGuided(GuidedDiffusion):
         pull = self.ratio.pull(center.detach(), covariance)
         return (covariance @ pull[..., None])[..., 0]
 
-    def _settle(
+    def _adjust(
         self, theta: Tensor, step: int, following: int, condition: Tensor
     ) -> Tensor:
         """Let the guided process forget what the step before got wrong."""

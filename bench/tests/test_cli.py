@@ -1,0 +1,261 @@
+"""Tests for the commands of the bench, as they join ``ma-sbi``."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ma_sbi.cli import app
+from ma_sbi_bench.methods import METHODS
+
+runner = CliRunner()
+
+
+def test_every_method_is_listed_with_what_it_needs():
+    result = runner.invoke(app, ["methods"], env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    for name in METHODS:
+        assert re.search(rf"^ +{name} ", result.output, re.MULTILINE)
+    listed = json.loads(runner.invoke(app, ["methods", "--json"]).output)
+    needs = {row["name"]: row["needs"] for row in listed}
+    assert needs["ma_sbi"] == ["posterior", "context", "pairs"]
+    assert "theta*" in needs["concat"]
+
+
+def test_one_method_is_told_in_full():
+    output = runner.invoke(app, ["methods", "concat"]).output
+    assert "with_simulations" in output
+    assert "true parameters" in output
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones():
+    result = runner.invoke(app, ["methods", "nope"], env={"COLUMNS": "400"})
+    assert result.exit_code == 2
+    assert "ma_sbi" in result.output
+
+
+@pytest.fixture
+def experiments(monkeypatch, tmp_path):
+    """Put experiments that take no time in the place of the paper's."""
+    from bench.tests.report.fake import Breaking, Fake, Lacking, Second
+    from ma_sbi_bench import reproducing
+    from ma_sbi_bench.engine import running
+    from ma_sbi_bench.tables.registry import EXPERIMENTS
+
+    # In this process: another one takes seconds to start. The engine has tests of its own.
+    monkeypatch.setattr(
+        reproducing, "run", lambda work, heard, **how: running.run(work, heard=heard)
+    )
+    before = dict(EXPERIMENTS)
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update({one.name: one() for one in (Fake, Second, Breaking, Lacking)})
+    monkeypatch.chdir(tmp_path)
+    yield EXPERIMENTS
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(before)
+
+
+def _reproduce(*options):
+    return runner.invoke(app, ["reproduce", "--workers", "1", *options])
+
+
+def test_reproduce_without_a_name_lists_the_experiments_and_starts_nothing(experiments):
+    result = runner.invoke(app, ["reproduce"])
+    assert result.exit_code == 0, result.output
+    for name in experiments:
+        assert re.search(rf"^ +{name} ", result.output, re.MULTILINE)
+    assert "ma-sbi reproduce all" in result.output
+    assert not Path("ma-sbi-reproduction").exists()
+
+
+def test_reproduce_prints_ours_beside_the_papers_and_keeps_what_is_finished(experiments):
+    result = _reproduce("fake")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"ours +400 +better +0\.750 +0\.722 \[0\.717, 0\.727\]", result.stdout)
+    assert "gap 0.1 within noise" in result.stdout
+    assert "2 reproduced, 1 better, 1 not reproduced" in result.stdout
+    assert "21 of 21 done" in result.stderr
+    assert len(list(Path("ma-sbi-reproduction/cells").glob("*.json"))) == 21
+    again = _reproduce("fake", "second")  # which shares all its cells
+    assert "done" not in again.stderr
+    assert "0.722 [0.717, 0.727]" in again.stdout
+
+
+def test_reproduce_works_in_processes_of_its_own(experiments, monkeypatch):
+    from ma_sbi_bench import reproducing
+    from ma_sbi_bench.engine import running
+
+    monkeypatch.setattr(reproducing, "run", running.run)
+    result = _reproduce("fake", "--seeds", "2")
+    assert result.exit_code == 0, result.output
+    assert "14 of 14 done" in result.stderr
+
+
+def test_reproduce_speaks_json_alone_on_standard_output(experiments):
+    result = _reproduce("fake", "--quick", "--json")
+    told = json.loads(result.stdout)
+    assert told["budget"] == "quick"
+    assert told["failures"] == []
+    assert told["experiments"][0]["finished"] == 14
+    assert told["experiments"][0]["lines"][0]["closed"]["value"] is None
+    assert "14 of 14 done" in result.stderr
+
+
+def test_a_quick_run_says_so_and_is_kept_apart(experiments):
+    assert "quick run" in _reproduce("fake", "--quick").stdout
+    listed = json.loads(runner.invoke(app, ["reproduce", "--list", "--json"]).stdout)
+    assert listed[0] == {
+        "name": "fake",
+        "title": "Fake & sound",
+        "cells": 21,
+        "finished": 0,
+        "missing": "",
+    }
+    quick = runner.invoke(app, ["reproduce", "--list", "--quick", "--json"])
+    assert json.loads(quick.stdout)[0]["finished"] == 14
+
+
+def test_what_fails_stops_nothing_else_and_is_listed(experiments):
+    result = _reproduce("breaking", "fake", "--seeds", "2")
+    assert result.exit_code == 1
+    assert "0.721 [" in result.stdout  # of the other experiment
+    assert "2 failed:" in result.stderr
+    assert "- breaking: breaks, seed 1: RuntimeError: the <method> broke" in result.stderr
+    assert "The tables of breaking could not be made: KeyError" in result.stderr
+    told = _reproduce("breaking", "--seeds", "2", "--json")
+    failures = json.loads(told.stdout)["failures"]
+    assert failures[0]["reason"] == "RuntimeError: the <method> broke"
+
+
+def test_an_experiment_that_lacks_something_is_skipped_with_the_reason(experiments):
+    result = _reproduce("lacking", "fake", "--seeds", "2")
+    assert result.exit_code == 0, result.output
+    assert "Cells of lacking are skipped: Its data are not here." in result.stderr
+
+
+def test_a_scheduler_that_goes_away_is_told_in_a_sentence(experiments, monkeypatch):
+    from ma_sbi_bench.reproducing import Reproduction
+
+    def gone(*_, **__):
+        raise ValueError("the scheduler at tcp://there:1 is gone")
+
+    monkeypatch.setattr(Reproduction, "check", lambda *_: 1)
+    monkeypatch.setattr(Reproduction, "run", gone)
+    result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://there:1"])
+    assert result.exit_code == 1
+    assert "ma-sbi reproduce: the scheduler at tcp://there:1 is gone" in result.stderr
+    assert "The same command goes on from there" in result.stderr
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(experiments, monkeypatch):
+    from ma_sbi_bench.report.progress import Watch
+
+    hear, heard = Watch.hear, []
+
+    def interrupted(watch, done):
+        heard.append(done.work.item)
+        hear(watch, done)
+        if len(heard) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Watch, "hear", interrupted)
+    result = _reproduce("fake")
+    assert result.exit_code == 130
+    assert "The same command goes on from there" in result.stderr
+    assert "ma-sbi report --out" in result.stderr
+    kept = len(list(Path("ma-sbi-reproduction/cells").glob("*.json")))
+    assert 3 <= kept < 21
+    again = _reproduce("fake")
+    assert again.exit_code == 0
+    assert len(heard) == 3 + 21 - kept
+
+
+def test_committed_rows_are_not_done_again_unless_asked(experiments):
+    _reproduce("fake")
+    result = runner.invoke(app, ["report", "fake", "--csv", "bench/results"])
+    assert result.exit_code == 0, result.output
+    assert Path("bench/results/fake.csv").exists()
+    assert not Path("ma-sbi-report.html").exists()
+    assert "done" not in _reproduce("second", "--out", "elsewhere").stderr
+    assert "21 of 21 done" in _reproduce("fake", "--out", "elsewhere", "--fresh").stderr
+
+
+def test_report_writes_what_is_asked_for(experiments):
+    _reproduce("fake", "--seeds", "2")
+    result = runner.invoke(app, ["report"])
+    assert "14 of 48 cells are finished" in result.stdout  # of all experiments
+    assert Path("ma-sbi-report.html").read_text("utf-8").startswith("<!doctype html>")
+    options = ["--markdown", "docs/results.md", "--html", "page.html"]
+    assert runner.invoke(app, ["report", "fake", *options]).exit_code == 0
+    assert Path("docs/figures/results/fake_how_far.png").exists()
+    assert Path("page.html").exists()
+
+
+BAD_REPRODUCTIONS = {
+    "unknown experiment": (["reproduce", "faek"], "did you mean 'fake'?"),
+    "unknown experiment of a report": (["report", "nope"], "there is no experiment 'nope'"),
+    "a file for a folder": (["reproduce", "fake", "--out", "file"], "cannot write into"),
+    "a folder below a file": (
+        ["reproduce", "fake", "--out", "file/x"],
+        "cannot write into",
+    ),
+    "no results": (["reproduce", "fake", "--results", "none"], "there is no folder none"),
+    "fresh and results": (["reproduce", "all", "--results", ".", "--fresh"], "--fresh"),
+    "not results": (["reproduce", "fake", "--results", "bad"], "not a file of results"),
+    "workers and scheduler": (
+        ["reproduce", "fake", "--workers", "2", "--scheduler", "tcp://x:1"],
+        "not with --scheduler",
+    ),
+    "quick rows to be committed": (["report", "--quick", "--csv", "x"], "full-budget"),
+    "nothing finished": (["report", "--html", "page.html"], "nothing is finished"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_REPRODUCTIONS)
+def test_reproduce_and_report_refuse_in_a_sentence(name, experiments):
+    Path("file").write_text("")
+    Path("bad").mkdir()
+    Path("bad/rows.csv").write_text("key,value\n1,2\n")
+    arguments, said = BAD_REPRODUCTIONS[name]
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+    assert not list(Path().rglob("*.json"))
+
+
+def test_a_page_that_cannot_be_written_is_refused_in_a_sentence(experiments):
+    assert runner.invoke(app, ["reproduce", "fake"]).exit_code == 0
+    result = runner.invoke(app, ["report", "fake", "--html", "none/page.html"])
+    assert result.exit_code == 2
+    assert "cannot write none/page" in result.stderr
+
+
+@pytest.mark.parametrize("options", [["--workers", "0"], ["--seeds", "0"]], ids=str)
+def test_reproduce_refuses_too_little(options, experiments):
+    assert runner.invoke(app, ["reproduce", "fake", *options]).exit_code == 2
+
+
+def test_a_scheduler_that_does_not_answer_is_refused_before_any_work(
+    experiments, monkeypatch
+):
+    distributed = pytest.importorskip("distributed")
+    client = distributed.Client
+    monkeypatch.setattr(
+        distributed, "Client", lambda address, timeout: client(address, timeout="1s")
+    )
+    result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in result.stderr
+    assert not list(Path().rglob("*.json"))
+
+
+def test_without_dask_a_scheduler_is_refused_with_what_to_install(experiments, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert "[cluster]'" in result.stderr
