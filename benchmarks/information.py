@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
 
-from ma_sbi.diagnostics import ksg, mutual_information
+from ma_sbi.diagnostics import mutual_information
+from ma_sbi.diagnostics.estimators import ksg
 
 
 def gaussian(rng, n, dim, rho):

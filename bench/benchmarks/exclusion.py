@@ -48,7 +48,7 @@ def leaks(theta, rng):
     }
 
 
-def power(repeats, path, *, forest):
+def power(repeats, path):
     rows = []
     for name in TASKS:
         task = get_task(name)
@@ -73,11 +73,6 @@ def power(repeats, path, *, forest):
                         "r2_above_0.10": share >= 0.10,
                         "r2": share,
                     }
-                    if forest:
-                        trees = dependence_test(
-                            draws.x_sim, context, kind="forest", **number, **options
-                        )
-                        row["x_sim, forest"] = trees.p_value <= 0.05
                     found.setdefault(leak, []).append(row)
             for leak, results in found.items():
                 mean = pd.DataFrame(results).astype(float).mean().to_dict()
@@ -97,6 +92,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--forest", action="store_true")
     arguments = parser.parse_args()
-    power(arguments.repeats, arguments.csv, forest=arguments.forest)
+    power(arguments.repeats, arguments.csv)

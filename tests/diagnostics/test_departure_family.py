@@ -47,7 +47,7 @@ def test_what_depends_on_x_is_found(name, noise):
     x_obs, x_sim = pairs(MATRICES[name], noise_obs=noise, noise_sim=noise)
     found = departure_family(["a", "b"] * (N // 2), x_obs, x_sim, seed=0)
     assert found.family == "affine"
-    assert str(found).startswith("affine")
+    assert "depends on x" in str(found)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -35,17 +35,6 @@ def test_the_level_is_five_percent(context):
     assert abs(small / repeats - 0.05) < 3 * error
 
 
-@pytest.mark.slow
-def test_the_forest_has_its_level():
-    repeats, small = 100, 0
-    for seed in range(repeats):
-        rng = np.random.default_rng(seed)
-        a, label = rng.standard_normal((60, 2)), rng.integers(2, size=60)
-        found = dependence_test(a, label, kind="forest", num_permutations=19, seed=seed)
-        small += found.p_value <= 0.25
-    assert abs(small / repeats - 0.25) < 3 * math.sqrt(0.25 * 0.75 / repeats)
-
-
 LEAKS = {
     "sign": lambda t, rng: np.sign(t[:, 0]),
     "size": lambda t, rng: np.abs(t[:, 2]) > 1.5,
@@ -71,15 +60,6 @@ def test_leaks_that_regression_misses_are_found_in_simulations(leak):
     theta, x_sim = hidden_leaks(1000)
     context = theta[:, 0] > 0 if leak == "sign" else theta[:, 1].abs() > 0.7
     assert dependence_test(x_sim, context, num_permutations=199, seed=0).p_value == 1 / 200
-
-
-def test_a_forest_finds_a_leak():
-    theta = uniform(600, 5)
-    found = dependence_test(
-        theta, theta[:, 0] > 0, kind="forest", num_permutations=99, seed=0
-    )
-    assert found.p_value == 0.01
-    assert found.strongest == "trees"
 
 
 def test_texts_that_name_the_leak():
@@ -131,7 +111,6 @@ def test_the_same_seed_gives_the_same():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "magic"}, "kind must be one of hsic, forest"),
         ({"num_permutations": 0}, "num_permutations must be a positive integer"),
         (
             {"groups": [1, 2]},

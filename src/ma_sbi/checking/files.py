@@ -1,7 +1,7 @@
 """Reading a file of observations: arrays in npz, columns in csv and parquet.
 
-Whatever is wrong with a file is said in a sentence. Reading one cannot run code: arrays
-of Python objects are refused, not unpickled.
+What is wrong with a file is reported in a sentence. Reading one cannot run code: arrays of
+Python objects are refused, not unpickled.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Observations(NamedTuple):
 def read_observations(
     path: str | Path, *, context: Sequence[str] = (), groups: str | None = None
 ) -> Observations:
-    """Read a file; its ending tells the format.
+    """Read a file in the format that its name ends in.
 
     Args:
         path: A file that ends in .npz, .csv or .parquet.
@@ -120,8 +120,10 @@ def _read_csv(path: Path) -> dict[str, Any]:
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path.name} holds no columns") from error
     except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError) as error:
-        said = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
-        raise ValueError(f"{path.name} is not a table with commas: {said}") from error
+        shown = " ".join(str(error).split()).removeprefix(
+            "Error tokenizing data. C error: "
+        )
+        raise ValueError(f"{path.name} is not a table with commas: {shown}") from error
     _check_header(path, list(table.columns))
     return _columns(table)
 
@@ -149,8 +151,8 @@ def _read_parquet(path: Path) -> dict[str, Any]:
             "table as csv"
         ) from error
     except Exception as error:  # noqa: BLE001 (each engine has errors of its own)
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path.name} is not a parquet file: {said}") from error
+        shown = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path.name} is not a parquet file: {shown}") from error
 
 
 READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -266,12 +268,12 @@ def _matrix(values: Any, name: str) -> np.ndarray:
     if len(bad):
         row = int(bad[0]) // (array.shape[1] if array.ndim == 2 else 1)
         entry = flat[bad[0]]
-        said = "an empty cell" if is_missing([entry])[0] else repr(entry)[:40]
+        shown = "an empty cell" if is_missing([entry])[0] else repr(entry)[:40]
         if isinstance(entry, (float, np.floating)):
-            said = "NaN" if np.isnan(entry) else "an infinite number"
+            shown = "NaN" if np.isnan(entry) else "an infinite number"
         rows = len({int(one) // (array.size // len(array)) for one in bad})
         raise ValueError(
-            f"{name} must hold finite numbers, got {said} in row {row} ({rows} of "
+            f"{name} must hold finite numbers, got {shown} in row {row} ({rows} of "
             f"{len(array)} rows; the first row is 0)"
         )
     return numbers.reshape(len(array), -1)

@@ -127,4 +127,5 @@ def _definitions(answers: Mapping[str, str], style: str = "") -> str:
 
 
 def _list(sentences: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{text(one)}</li>' for one in sentences)}</ul>"
+    items = "".join(f"<li>{text(one)}</li>" for one in sentences)
+    return f"<ul>{items}</ul>" if items else ""

@@ -85,7 +85,16 @@ def decide(facts: Facts) -> Decision:
 
 def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.leak == "found":
-        return "do not use", _refuse_leak(facts)
+        reasons = [
+            facts.leak_detail,
+            "Correcting by a context that depends on theta removes a true effect.",
+        ]
+        if facts.mean_helps:
+            reasons.append(
+                "The mean departure, which does not use the context, removes "
+                f"{facts.marginal}: that part may be used."
+            )
+        return "do not use", reasons
     if facts.total is None or facts.conditional is None:
         return _without_gain(facts)
     if facts.departure is False:
@@ -95,15 +104,28 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
             "it is."
         ]
     if facts.mean_helps and not facts.conditional.low > 0:
-        return "use the marginal part only", _marginal_only(facts)
-    if facts.total.high < 0:
-        reason = (
-            "On rows held out the correction does harm: it removes "
-            f"{facts.total} of the departure."
-        )
-        return "do not use", [reason, *_unseen(facts)]
+        reasons = [
+            f"The mean departure removes {facts.marginal} of the departure on rows held "
+            f"out; the context adds {facts.conditional}, which is not above zero."
+        ]
+        if facts.leak == "suspected":
+            reasons.append(facts.leak_detail)
+        if facts.lacks_triples and facts.conditional.value > 0:
+            reasons.append(_too_few(facts))
+        return "use the marginal part only", reasons + _doubts_after(facts)
     if not facts.total.low > 0:
-        return "do not use", _not_shown(facts)
+        harm = facts.total.high < 0
+        how = "The correction does harm" if harm else "No correction is shown to help"
+        reasons = [f"{how}: on rows held out it removes {facts.total} of the departure."]
+        if facts.lacks_triples and not harm:
+            reasons.append(_too_few(facts))
+        if facts.unseen:
+            reasons.append(
+                "Each context occurs in one group only. Whole groups are held out, so the "
+                "other groups have never had the context of the one held out. Leave the "
+                "groups out, or observe contexts in several groups."
+            )
+        return "do not use", reasons
     kind = "an affine correction" if facts.affine else "the correction"
     gain = (
         f"On rows held out {kind} removes {facts.total} of the departure, of which the "
@@ -112,65 +134,16 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     doubts = _doubts(facts)
     if doubts:
         return "use with care", [gain, *doubts]
-    return "use", [gain, *_merits(facts)]
-
-
-def _merits(facts: Facts) -> list[str]:
-    """List the reasons for a plain yes."""
-    merits = [facts.leak_detail]
-    if facts.usual_after:
-        merits.append("After the correction little or nothing of the departure is left.")
-    if facts.covered:
-        merits.append(
-            "Regions of the corrected posterior contain the truth as often as they should."
-        )
-    return merits
-
-
-def _refuse_leak(facts: Facts) -> list[str]:
-    reasons = [
-        facts.leak_detail,
-        "Correcting by a context that depends on theta removes a true effect.",
-    ]
-    if facts.mean_helps:
-        reasons.append(
-            "The mean departure, which does not use the context, removes "
-            f"{facts.marginal}: that part may be used."
-        )
-    return reasons
-
-
-def _marginal_only(facts: Facts) -> list[str]:
-    reasons = [
-        f"The mean departure removes {facts.marginal} of the departure on rows held out; "
-        f"the context adds {facts.conditional}, which is not above zero."
-    ]
-    if facts.leak == "suspected":
-        reasons.append(facts.leak_detail)
-    maybe = facts.conditional is not None and facts.conditional.value > 0
-    if facts.lacks_triples and maybe:
-        reasons.append(_too_few(facts))
-    return reasons + _doubts_about_x(facts)
-
-
-def _not_shown(facts: Facts) -> list[str]:
-    reasons = [
-        "No correction is shown to help: on rows held out it removes "
-        f"{facts.total} of the departure."
-    ]
-    if facts.lacks_triples:
-        reasons.append(_too_few(facts))
-    return reasons + _unseen(facts)
-
-
-def _unseen(facts: Facts) -> list[str]:
-    if not facts.unseen:
-        return []
-    return [
-        "Each context occurs in one group only. Whole groups are held out, so the other "
-        "groups have never had the context of the one held out. Leave the groups out, or "
-        "observe contexts in several groups."
-    ]
+    merits = {
+        facts.leak_detail: True,
+        "After the correction little or nothing of the departure is left.": (
+            facts.usual_after
+        ),
+        "Regions of the corrected posterior contain the truth as often as they should.": (
+            facts.covered
+        ),
+    }
+    return "use", [gain, *_true(merits)]
 
 
 def _without_gain(facts: Facts) -> tuple[Verdict, list[str]]:
@@ -189,64 +162,47 @@ def _without_gain(facts: Facts) -> tuple[Verdict, list[str]]:
             "decision boundary; matching distributions across contexts would then remove "
             "a true effect. The data cannot distinguish the two; you must know."
         )
-    return "use with care", reasons + _leak_doubts(facts) + _doubts_about_x(facts)
+    return "use with care", reasons + _leak_doubt(facts) + _doubts_after(facts)
 
 
 def _doubts(facts: Facts) -> list[str]:
     """List what keeps a correction that helps from a plain yes."""
-    doubts = _leak_doubts(facts)
-    if facts.conditional is not None and not facts.conditional.low > 0:
-        doubts.append(
-            "Neither the mean departure nor the context alone is shown to help, only both "
-            "together."
-        )
-    if facts.affine:
-        doubts.append("The departure depends on x: a shift is the wrong family.")
-    if facts.informative is False:
-        doubts.append(
-            "The context's information on the departure is not above its null, or not "
-            "above what estimating the shifts costs."
-        )
-    if facts.lacks_triples:
-        doubts.append(_too_few(facts))
-    if facts.mostly_within:
-        doubts.append(
-            f"{facts.within:.0%} of the departure's variance lies within contexts, where a "
-            "single shift per context makes the posterior too sure."
-        )
-    return doubts + _doubts_about_x(facts)
+    assert facts.conditional is not None
+    doubts = {
+        "Neither the mean departure nor the context alone is shown to help, only both "
+        "together.": not facts.conditional.low > 0,
+        "The departure depends on x: a shift is the wrong family.": facts.affine,
+        "The context's information on the departure is not above its null, or not above "
+        "what estimating the shifts costs.": facts.informative is False,
+        _too_few(facts): facts.lacks_triples,
+        f"{facts.within or 0:.0%} of the departure's variance lies within contexts, where "
+        "a single shift per context makes the posterior too sure.": facts.mostly_within,
+    }
+    return _leak_doubt(facts) + _true(doubts) + _doubts_after(facts)
 
 
-def _leak_doubts(facts: Facts) -> list[str]:
-    return [] if facts.leak == "none" else [facts.leak_detail]
-
-
-def _doubts_about_x(facts: Facts) -> list[str]:
+def _doubts_after(facts: Facts) -> list[str]:
     """List what is wrong with the observations after the correction."""
-    doubts = []
-    if facts.usual_after is False:
-        doubts.append(
-            "After the correction the observations still do not look like simulations, and "
-            "more than a tenth of the departure is left."
-        )
-    if facts.inside_range is False:
-        doubts.append(
+    still_move = facts.means_move and facts.total is not None
+    return _true(
+        {
+            "After the correction the observations still do not look like simulations, "
+            "and more than a tenth of the departure is left.": facts.usual_after is False,
             "After the correction some observations lie far outside the simulations that "
-            "the posterior was trained on."
-        )
-    if facts.covered is False:
-        doubts.append(
+            "the posterior was trained on.": facts.inside_range is False,
             "The corrected posterior is too sure: its regions contain the true theta less "
-            "often than they should."
-        )
-    if facts.explained is False:
-        doubts.append("The corrected posterior does not predict the observations.")
-    if facts.means_move and facts.total is not None:
-        doubts.append(
+            "often than they should.": facts.covered is False,
+            "The corrected posterior does not predict the observations.": (
+                facts.explained is False
+            ),
             "After the correction the posterior's means still move with the context: the "
-            "correction is not complete, or theta changes with the context."
-        )
-    return doubts
+            "correction is not complete, or theta changes with the context.": still_move,
+        }
+    )
+
+
+def _leak_doubt(facts: Facts) -> list[str]:
+    return [] if facts.leak == "none" else [facts.leak_detail]
 
 
 def _too_few(facts: Facts) -> str:
@@ -254,6 +210,11 @@ def _too_few(facts: Facts) -> str:
         f"There are {facts.num_triples} triples; about {facts.num_needed} would give 90 % "
         "of what the context can."
     )
+
+
+def _true(sentences: dict[str, bool | None]) -> list[str]:
+    """Keep the sentences that hold."""
+    return [words for words, holds in sentences.items() if holds]
 
 
 # Which corrector: from the same facts, once the verdict is known.

@@ -6,7 +6,6 @@ from ma_sbi.diagnostics.decomposition import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.departure_family import DepartureFamily, departure_family
 from ma_sbi.diagnostics.dependence import Dependence, dependence_test
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Skipped
-from ma_sbi.diagnostics.estimators import ksg, ross
 from ma_sbi.diagnostics.exclusion import Exclusion, exclusion_test, held_out_r2
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.diagnostics.information import Information, mutual_information
@@ -48,12 +47,10 @@ __all__ = [
     "exclusion_test",
     "held_out_r2",
     "hold_out",
-    "ksg",
     "mutual_information",
     "out_of_distribution",
     "predictive_check",
     "read_context",
-    "ross",
     "three_way",
     "weak_context",
 ]

@@ -1,4 +1,4 @@
-r"""Whether a posterior covers the true parameters as often as it says.
+r"""Whether regions of a posterior contain the true parameters as often as they should.
 
 Three tests on the same draws, all of ranks that are uniform for a calibrated posterior:
 simulation-based calibration (Talts et al. 2018) one parameter at a time, TARP (Lemos et

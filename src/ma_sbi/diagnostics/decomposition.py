@@ -254,20 +254,16 @@ def _run(subject: Subject) -> ThreeWay:
 
 
 def _answer(found: ThreeWay) -> str:
+    assert found.gap is not None
     parts = ("marginal", "conditional", "total")
-    source, whole = (
-        (found, "the departure")
-        if found.gap is None
-        else (found.gap, "the posterior's gap to its answer at x_sim")
-    )
-    shares = ", ".join(f"{part} {getattr(source, part)}" for part in parts)
-    return f"Of {whole}: {shares}"
+    shares = ", ".join(f"{part} {getattr(found.gap, part)}" for part in parts)
+    return f"Of the posterior's gap to its answer at x_sim: {shares}"
 
 
 DIAGNOSTIC = Diagnostic(
     "three_way",
-    "Which part of the correction is responsible?",
+    "Which part of the correction closes the posterior's gap?",
     _run,
-    needs=("x_sim",),
+    needs=("x_sim", "posterior"),
     answer=_answer,
 )

@@ -77,9 +77,13 @@ class DepartureFamily:
         return "affine" if helps and self.agree else "shift"
 
     def __str__(self) -> str:
+        if self.family == "affine":
+            gains = f"slopes add {self.on_x_obs} to {self.shift} of a shift"
+            return f"no, it depends on x: {gains}"
+        yes = "yes" if self.shift.low > 0 else "slopes are not needed"
         return (
-            f"{self.family}: a shift removes {self.shift}, an affine departure "
-            f"{self.affine}; slopes on x_obs add {self.on_x_obs}, on x_sim {self.on_x_sim}"
+            f"{yes}: a shift removes {self.shift}; slopes on x_obs add {self.on_x_obs}, on "
+            f"x_sim {self.on_x_sim}"
         )
 
 
@@ -165,16 +169,6 @@ def _run(subject: Subject) -> DepartureFamily:
     )
 
 
-def _answer(found: DepartureFamily) -> str:
-    if found.family == "affine":
-        return (
-            f"No, it depends on x: slopes add {found.on_x_obs} to {found.shift} of a shift"
-        )
-    if not found.shift.low > 0:
-        return f"Slopes are not needed; a shift removes {found.shift}"
-    return f"Yes: a shift removes {found.shift}, slopes are not needed"
-
-
 def _draw(check: Findings) -> Picture | None:
     """Draw the departures of each context, in standard deviations, column by column."""
     from matplotlib.ticker import MaxNLocator
@@ -240,6 +234,5 @@ DIAGNOSTIC = Diagnostic(
     "Is the departure a shift?",
     _run,
     needs=("x_sim",),
-    answer=_answer,
     draw=_draw,
 )

@@ -19,12 +19,10 @@ exact, whatever the number of kinds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
-from sklearn.ensemble import ExtraTreesRegressor
-from sklearn.model_selection import train_test_split
 from tqdm.auto import tqdm
 
 from ma_sbi.context import as_codes
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from ma_sbi.diagnostics.subject import Subject
 
 __all__ = ["DIAGNOSTIC", "Dependence", "dependence_test"]
-
-Kind = Literal["hsic", "forest"]
 
 NUM_COSINES = 4
 NUM_FOURIER = 64
@@ -65,7 +61,6 @@ class Dependence:
         statistic: How many standard deviations of the permutations the strongest kind of
             feature lies above their mean.
         strongest: That kind.
-        kind: ``"hsic"`` or ``"forest"``.
         num_rows: Number of rows.
         num_permutations: Number of permutations.
     """
@@ -73,13 +68,12 @@ class Dependence:
     p_value: float
     statistic: float
     strongest: str
-    kind: str
     num_rows: int
     num_permutations: int
 
     def __str__(self) -> str:
         return (
-            f"p = {self.p_value:.2g} ({self.kind}, {self.strongest}: "
+            f"p = {self.p_value:.2g} ({self.strongest}: "
             f"{self.statistic:+.1f} deviations, n = {self.num_rows})"
         )
 
@@ -89,7 +83,6 @@ def dependence_test(
     b: Context,
     *,
     encoder: Encoder | None = None,
-    kind: Kind = "hsic",
     num_permutations: int = 500,
     groups: Any = None,
     seed: int | None = None,
@@ -105,10 +98,6 @@ def dependence_test(
         a: Simulations or parameters, shape ``(n, dim)``.
         b: One entry per row: labels or texts that repeat, numbers, or a table.
         encoder: What turns entries that do not repeat into vectors.
-        kind: ``"hsic"``, or ``"forest"``: extremely randomised trees learn the context
-            from one half of the rows, and permutations of the other half show whether they
-            learned anything. Better where a leak is an interaction of many columns; worse
-            elsewhere, because it has half the rows.
         num_permutations: Number of permutations.
         groups: One label per row; permutations stay within.
         seed: Seed of features and permutations.
@@ -124,8 +113,6 @@ def dependence_test(
         >>> dependence_test(theta, leak, seed=0).p_value < 0.01
         True
     """
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}")
     num_permutations = as_count(num_permutations, "num_permutations")
     columns = as_columns(a, "a")
     n = len(columns)
@@ -134,23 +121,19 @@ def dependence_test(
     rng = np.random.default_rng(seed)
     if columns.shape[1] == 0 or reading.is_constant:
         # What never changes depends on nothing.
-        return Dependence(1.0, 0.0, "constant", kind, n, num_permutations)
+        return Dependence(1.0, 0.0, "constant", n, num_permutations)
     context = _context_features(reading, rng)
-    if kind == "forest":
-        statistics = _forest(columns, context, strata, num_permutations, rng)
-    else:
-        blocks = _blocks(columns, rng)
-        statistics = _hsic(blocks, context, strata, num_permutations, rng, show_progress)
-    return _conclude(statistics, kind, n)
+    blocks = _blocks(columns, rng)
+    statistics = _hsic(blocks, context, strata, num_permutations, rng, show_progress)
+    return _conclude(statistics, n)
 
 
-def _conclude(statistics: dict[str, np.ndarray], kind: str, n: int) -> Dependence:
+def _conclude(statistics: dict[str, np.ndarray], n: int) -> Dependence:
     """Combine kinds of features by their smallest p-value, itself calibrated.
 
     Args:
         statistics: For each kind of feature, that of the data and of the permutations,
             shape ``(1 + num_permutations,)``.
-        kind: Kind of the test.
         n: Number of rows.
     """
     table = np.stack(list(statistics.values()))
@@ -174,7 +157,6 @@ def _conclude(statistics: dict[str, np.ndarray], kind: str, n: int) -> Dependenc
         float(extreme.mean()),
         float(statistic),
         list(statistics)[strongest],
-        kind,
         n,
         table.shape[1] - 1,
     )
@@ -216,32 +198,6 @@ def _hsic(
             found[f"one of the {name}"] = scaled.max(axis=0)
         first += len(block)
     return found
-
-
-def _forest(
-    columns: np.ndarray,
-    context: np.ndarray,
-    strata: np.ndarray,
-    num_permutations: int,
-    rng: np.random.Generator,
-) -> dict[str, np.ndarray]:
-    """Learn the context from one half of the rows; permute it on the other half."""
-    learn, judge = train_test_split(
-        np.arange(len(columns)), test_size=0.5, random_state=int(rng.integers(2**31))
-    )
-    trees = ExtraTreesRegressor(
-        100, min_samples_leaf=5, random_state=int(rng.integers(2**31)), n_jobs=1
-    )
-    axes = _principal_axes(columns)
-    seen = np.hstack([columns, axes])
-    predicted = trees.fit(seen[learn], context[learn]).predict(seen[judge])
-    predicted = predicted.reshape(len(judge), -1)
-    predicted -= predicted.mean(axis=0)
-    truth = context[judge]
-    orders = [np.arange(len(judge))]
-    orders += [_permutation(strata[judge], rng) for _ in range(num_permutations)]
-    agreement = np.array([(predicted * truth[order]).sum() for order in orders])
-    return {"trees": agreement}
 
 
 def _permutation(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:

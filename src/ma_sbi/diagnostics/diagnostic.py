@@ -26,7 +26,7 @@ NEEDS = {
     "posterior": "It needs a posterior.",
     "simulator": "It needs a simulator, which only Python can pass.",
 }
-"""What the rows of a check may lack, and how that is said."""
+"""Why a diagnostic is skipped, by what is missing."""
 
 
 class CannotRun(Exception):  # noqa: N818 (no error: the data do not allow it)

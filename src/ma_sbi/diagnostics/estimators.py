@@ -2,74 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from scipy.special import digamma
 
-from ma_sbi.diagnostics.columns import as_columns
-from ma_sbi.validation import as_count
-
-__all__ = [
-    "ksg",
-    "ksg_from_distances",
-    "ksg_of_columns",
-    "largest_entropy",
-    "plug_in",
-    "ross",
-    "ross_of_columns",
-]
+__all__ = ["ksg", "ksg_from_distances", "largest_entropy", "plug_in", "ross"]
 
 # Up to so many rows, all distances at once are faster than a tree.
 MOST_ROWS_AT_ONCE = 2_500
 
 
-def ksg(a: Any, b: Any, *, num_neighbours: int = 5) -> float:
+def ksg(a: np.ndarray, b: np.ndarray, k: int = 5) -> float:
     r"""Estimate information between numbers (Kraskov et al. 2004, estimator 1), in nats.
 
     .. math:: \psi(k) + \psi(n) - \langle \psi(n_a + 1) + \psi(n_b + 1) \rangle
 
-    Plain: no calibration, so about 20 % low at five dimensions. Columns should have
-    comparable scales.
+    Without calibration, so about 20 % low at five dimensions.
 
     Args:
-        a: Shape ``(n, dim_a)``, or ``(n,)``.
-        b: Shape ``(n, dim_b)``, or ``(n,)``.
-        num_neighbours: The k of the estimator.
+        a: Columns of comparable scale, none of them constant, shape ``(n, dim_a)``.
+        b: The same, shape ``(n, dim_b)``.
+        k: Number of neighbours.
     """
-    k = as_count(num_neighbours, "num_neighbours")
-    first, second = as_columns(a, "a"), as_columns(b, "b")
-    if len(first) != len(second):
-        raise ValueError(f"a and b must be paired, got {len(first)} and {len(second)} rows")
-    if first.shape[1] == 0 or second.shape[1] == 0:
-        return 0.0
-    return ksg_of_columns(first, second, k)
-
-
-def ross(a: Any, labels: Any, *, num_neighbours: int = 5) -> float:
-    r"""Estimate information between numbers and labels (Ross 2014), in nats.
-
-    .. math:: \psi(n) + \langle \psi(k) - \psi(n_z) - \psi(m) \rangle
-
-    Args:
-        a: Shape ``(n, dim_a)``, or ``(n,)``.
-        labels: One per row; those of a single row are left out.
-        num_neighbours: The k of the estimator, fewer where a label has not so many.
-    """
-    k = as_count(num_neighbours, "num_neighbours")
-    columns = as_columns(a, "a")
-    codes = np.unique(np.asarray(labels), return_inverse=True)[1].reshape(-1)
-    if len(codes) != len(columns):
-        raise ValueError(
-            f"a and labels must be paired, got {len(columns)} and {len(codes)}"
-        )
-    return ross_of_columns(columns, codes, k) if columns.shape[1] else 0.0
-
-
-def ksg_of_columns(a: np.ndarray, b: np.ndarray, k: int) -> float:
-    """Estimate as :func:`ksg`, from columns that were checked."""
     n = len(a)
     k = min(k, n - 1)
     joint = np.hstack([a, b])
@@ -90,8 +45,16 @@ def ksg_from_distances(left: np.ndarray, right: np.ndarray, k: int) -> float:
     return float(digamma(k) + digamma(n) - sum(digamma(count).mean() for count in inside))
 
 
-def ross_of_columns(a: np.ndarray, labels: np.ndarray, k: int) -> float:
-    """Estimate as :func:`ross`, from columns and codes that were checked."""
+def ross(a: np.ndarray, labels: np.ndarray, k: int = 5) -> float:
+    r"""Estimate information between numbers and labels (Ross 2014), in nats.
+
+    .. math:: \psi(n) + \langle \psi(k) - \psi(n_z) - \psi(m) \rangle
+
+    Args:
+        a: Columns, none of them constant, shape ``(n, dim_a)``.
+        labels: A code per row, shape ``(n,)``; labels of a single row are left out.
+        k: Number of neighbours, fewer where a label has fewer rows.
+    """
     n = len(a)
     sizes = np.bincount(labels)[labels]
     radius, near = np.zeros(n), np.zeros(n)
@@ -133,7 +96,7 @@ def _around(points: np.ndarray, radius: np.ndarray) -> np.ndarray:
         high = np.searchsorted(ordered, value + radius[free], "left")
         counts[free] = np.maximum(high - low, 1)
     elif len(points) <= MOST_ROWS_AT_ONCE:
-        # All distances at once: near independence a tree would visit most points, too.
+        # All distances at once: near independence a tree would visit most points.
         nearer = cdist(points[free], points, "chebyshev") < radius[free, None]
         counts[free] = nearer.sum(axis=1)
     elif free.any():

@@ -48,8 +48,7 @@ class Gain(NamedTuple):
 class HeldOut:
     """Departures with what was predicted of each by those of other folds.
 
-    All in units of the simulations' standard deviation, column by column, if no others
-    were asked for.
+    All in units of ``scale``.
 
     Attributes:
         delta: Observed minus simulated, shape ``(n, dim_x)``.

@@ -13,7 +13,7 @@ smaller the weight w, down to none: in clusters KSG loses little, and correlatio
 the information. What is then left is KSG, in several dimensions a lower bound rather than
 an estimate.
 
-The sum over canonical pairs would do for Gaussians, too, but counts twice what two
+The sum over canonical pairs would also be right for Gaussians, but counts twice what two
 uncorrelated coordinates share, and misses what correlation does not show.
 """
 
@@ -38,11 +38,11 @@ from ma_sbi.diagnostics.columns import (
 )
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.estimators import (
+    ksg,
     ksg_from_distances,
-    ksg_of_columns,
     largest_entropy,
     plug_in,
-    ross_of_columns,
+    ross,
 )
 from ma_sbi.diagnostics.reading import merge_rare, read_context
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
@@ -124,9 +124,10 @@ class Information:
         most = (
             f" of at most {self.upper_bound:.3f}" if np.isfinite(self.upper_bound) else ""
         )
+        above = "more" if self.p_value <= THRESHOLDS.dependence else "not shown to be more"
         return (
-            f"{self.value:.3f} nats{most} [{self.low:.3f}, {self.high:.3f}], "
-            f"p = {self.p_value:.2g} ({self.estimator}, n = {self.num_rows})"
+            f"{self.value:.3f} nats{most} [{self.low:.3f}, {self.high:.3f}], {above} than "
+            f"chance (p = {self.p_value:.2g}, {self.estimator}, n = {self.num_rows})"
         )
 
 
@@ -215,7 +216,7 @@ def _nothing(n: int) -> Information:
 
 
 def _with_labels(columns: np.ndarray, labels: np.ndarray, options: _Options) -> Information:
-    """Estimate against labels, by plug-in where departures repeat, too."""
+    """Estimate against labels, by plug-in where departures repeat as well."""
     values = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
     n, k = len(labels), options.num_neighbours or FEWEST_NEIGHBOURS
     if (values.max() + 1) * ROWS_PER_VALUE <= n:
@@ -228,9 +229,7 @@ def _with_labels(columns: np.ndarray, labels: np.ndarray, options: _Options) -> 
     scores = _principal(normal_scores(columns))
 
     def neighbours(rows: np.ndarray, shuffled: np.ndarray) -> float:
-        return ross_of_columns(
-            _discriminants(scores[rows], labels[shuffled]), labels[shuffled], k
-        )
+        return ross(_discriminants(scores[rows], labels[shuffled]), labels[shuffled], k)
 
     slow = scores.shape[1] > 1
     rows_null = min(n, MOST_ROWS_NULL if slow else MOST_ROWS_LINE)
@@ -264,7 +263,7 @@ def _with_vectors(
         return _calibrated(a[rows], b[shuffled], k, most, options.rng)
 
     rows_null = min(n, MOST_ROWS_NULL if slow else MOST_ROWS_LINE)
-    # The order of the rows may mean something, and the test looks at the first only.
+    # The order of the rows may carry meaning, and the test uses the first only.
     mixed = options.rng.permutation(n)
     test = _statistic(a[mixed], b[mixed], neighbours(rows_null), rows_null)
     return _conclude(calibrated, n, rows_null, float("inf"), "ksg", options, test)
@@ -370,11 +369,9 @@ def _calibrated(
     p, q = min(p, MOST_NEIGHBOUR_DIMS), min(q, MOST_NEIGHBOUR_DIMS)
     # Rows are in no order: the order of the data may mean something.
     rows = np.sort(rng.permutation(len(a))[:most])
-    seen = ksg_of_columns(a[rows][:, :p], b[rows][:, :q], k)
+    seen = ksg(a[rows][:, :p], b[rows][:, :q], k)
     known = rho[: min(p, q)]
-    twins = [
-        ksg_of_columns(*_twin(len(rows), p, q, known, rng), k) for _ in range(NUM_TWINS)
-    ]
+    twins = [ksg(*_twin(len(rows), p, q, known, rng), k) for _ in range(NUM_TWINS)]
     weight = _likeness_to_gaussian(np.hstack([a[:, :p], b[:, :q]]))
     return float(seen + weight * (linear - np.mean(twins)))
 
@@ -413,7 +410,7 @@ def _statistic(
         rho = np.linalg.svd(a.T @ b[order] / len(a), compute_uv=False)
         linear = -0.5 * np.log1p(-(np.clip(rho, 0, 1 - 1e-9) ** 2)).sum()
         if a.shape[1] + b.shape[1] == 2:
-            return float(linear + ksg_of_columns(a[:rows], b[order[:rows]], k))
+            return float(linear + ksg(a[:rows], b[order[:rows]], k))
         permuted = right[np.ix_(order[:rows], order[:rows])]
         return float(linear + ksg_from_distances(left, permuted, k))
 
@@ -482,11 +479,6 @@ def _run(subject: Subject) -> Information:
     )
 
 
-def _answer(found: Information) -> str:
-    above = found.p_value <= THRESHOLDS.dependence
-    return f"{'More' if above else 'No more'} than chance: {found}"
-
-
 def _draw(check: Findings) -> Picture | None:
     """Draw the information with its interval, beside the null and the break-even."""
     from ma_sbi.display.drawing import AFTER, BEFORE, INK, OTHER, side_by_side
@@ -523,6 +515,5 @@ DIAGNOSTIC = Diagnostic(
     "How much information does the context have on the departure?",
     _run,
     needs=("x_sim",),
-    answer=_answer,
     draw=_draw,
 )

@@ -34,8 +34,9 @@ class LeakPower:
     num_needed: int
 
     def __str__(self) -> str:
+        likely = "yes" if self.power >= THRESHOLDS.leak_power else "not surely"
         return (
-            f"with {self.num_rows} rows a context that explains "
+            f"{likely}: with {self.num_rows} rows a context that explains "
             f"{THRESHOLDS.leak_that_matters:.0%} of one column would be found with "
             f"probability {self.power:.0%} ({self.num_needed} rows for "
             f"{THRESHOLDS.leak_power:.0%})"
@@ -89,9 +90,4 @@ def _run(subject: Subject) -> LeakPower:
     return leak_power(rows.reading, num_rows, tested.shape[1])
 
 
-def _answer(found: LeakPower) -> str:
-    likely = found.power >= THRESHOLDS.leak_power
-    return f"{'Yes' if likely else 'Not surely'}: {found}"
-
-
-DIAGNOSTIC = Diagnostic("leak_power", "Would a leak have been found?", _run, answer=_answer)
+DIAGNOSTIC = Diagnostic("leak_power", "Would a leak have been found?", _run)

@@ -39,7 +39,7 @@ LogDensity = Callable[[Tensor], Any]
 
 # The kernel matrix of so many rows of each kind takes a second.
 MOST_ROWS = 1_000
-# Components of the mixture that stands for the simulations' density.
+# Components of the mixture that is fitted to the simulations.
 COMPONENTS = (1, 2, 4, 8)
 FEWEST_SIMULATIONS = 20
 # Simulations from the prior, where there are none at the inputs of the observations.
@@ -76,14 +76,11 @@ class Likeness:
         return min(1.0, 2 * min(self.mmd_p_value, self.log_prob_p_value))
 
     def __str__(self) -> str:
-        distance = (
-            ""
-            if self.mmd is None
-            else f"MMD^2 {self.mmd:.4f} (p = {self.mmd_p_value:.3g}), "
-        )
+        like = "yes" if self.p_value >= THRESHOLDS.unusual else "no"
+        mmd = "" if self.mmd_p_value is None else f"MMD p = {self.mmd_p_value:.2g}, "
         return (
-            f"{distance}log density p = {self.log_prob_p_value:.3g}, {self.outside:.0%} of "
-            "rows outside where 5% are expected"
+            f"{like} ({mmd}log density p = {self.log_prob_p_value:.2g}, "
+            f"{self.outside:.0%} of rows outside where 5% are expected)"
         )
 
 
@@ -100,8 +97,8 @@ class OutOfDistribution:
     after: Likeness | None = None
 
     def __str__(self) -> str:
-        text = f"before correction: {self.before}"
-        return text if self.after is None else f"{text}\nafter correction: {self.after}"
+        text = f"before correction {self.before}"
+        return text if self.after is None else f"{text}; after correction {self.after}"
 
 
 def out_of_distribution(
@@ -309,17 +306,6 @@ def _run(subject: Subject) -> OutOfDistribution:
     return out_of_distribution(rows.x_obs, pool.cpu(), corrected=corrected, seed=seed)
 
 
-def _answer(found: OutOfDistribution) -> str:
-    def words(likeness: Likeness) -> str:
-        same = "yes" if likeness.p_value >= THRESHOLDS.unusual else "no"
-        return (
-            f"{same} (p = {likeness.p_value:.2g}, {likeness.outside:.0%} of rows outside)"
-        )
-
-    after = "" if found.after is None else f"; after correction {words(found.after)}"
-    return f"Before {words(found.before)}{after}"
-
-
 def _draw(check: Findings) -> Picture | None:
     """Draw observations against their simulations, before and after."""
     from ma_sbi.display.drawing import AFTER, BEFORE, INK, side_by_side
@@ -361,6 +347,5 @@ DIAGNOSTIC = Diagnostic(
     "out_of_distribution",
     "Do the observations look like simulations?",
     _run,
-    answer=_answer,
     draw=_draw,
 )

@@ -163,7 +163,7 @@ def _inside(x: Tensor, predicted: Tensor, level: float) -> Tensor:
     """Tell which statistics lie inside, shape ``(n, dim_x)``.
 
     The interval runs between order statistics, so that a new prediction lies inside as
-    often as the level says whatever their number.
+    often as the level requires, whatever their number.
     """
     below = (predicted < x).sum(dim=0) + (predicted == x).sum(dim=0) / 2
     position = (below + 0.5) / (len(predicted) + 1)

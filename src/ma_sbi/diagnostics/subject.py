@@ -34,7 +34,7 @@ FEWEST_GROUPS = 20
 
 
 class Budget(NamedTuple):
-    """Rows and draws that a posterior is asked for."""
+    """Numbers of rows and draws at which a posterior is evaluated."""
 
     coverage: int
     means: int
@@ -134,7 +134,7 @@ class Subject:
 
     @property
     def budget(self) -> Budget:
-        """How many rows and draws the posterior is asked for."""
+        """How many rows and draws the posterior is evaluated at."""
         quick = has_density(self.posterior) and not self.expensive_density
         return QUICK if quick else SLOW
 

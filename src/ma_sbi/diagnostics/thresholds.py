@@ -24,8 +24,8 @@ class Thresholds:
             little. The usual value.
         dependence: Level of tests whose result alone forbids nothing.
         unusual: Level at which observations differ from simulations, or from what the
-            posterior predicts. Stricter than usual, because all diagnostics look at the
-            same rows.
+            posterior predicts. Stricter than usual, because all diagnostics use the same
+            rows.
         little_left: Share of the departure that may be left even if a test still sees it:
             with many rows every test sees something.
         outside_range: Share of corrected observations that may lie far outside the

@@ -105,46 +105,29 @@ class WeakContext:
         return None if self.information is None else self.information < self.min_information
 
     def __str__(self) -> str:
-        many = "" if self.num_regimes == 1 else "s"
-        regimes = (
-            f"regime{many}" if self.contexts_repeat else f"free shift{many}, estimated"
+        text = (
+            f"it removes {self.total} of a departure of {self.size:.2g} standard "
+            f"deviations, on rows held out: the mean removes {self.marginal}, the context "
+            f"adds {self.conditional}. "
         )
-        lines = [
-            f"{self.num_triples} triples, {self.num_regimes} {regimes}; departures of "
-            f"{self.size:.2g} standard deviations of the simulations.",
-            f"The mean removes {self.marginal} of the departure, the context adds "
-            f"{self.conditional}, together {self.total} (rows held out).",
-            {
-                "helps": "The context helps.",
-                "nothing": "The context adds nothing to the mean departure.",
-                "unclear": "These rows do not show whether the context helps.",
-                "harms": "The context does harm: use the mean departure alone.",
-            }[self.verdict],
-        ]
+        text += {
+            "helps": "The context helps.",
+            "nothing": "The context adds nothing.",
+            "unclear": "These rows do not show whether the context helps.",
+            "harms": "The context does harm: use the mean departure alone.",
+        }[self.verdict]
         if self.information is not None:
             few = "less" if self.harm_expected else "more"
-            lines.append(
-                f"It holds {self.information:.3f} nats on the departure, {few} than "
-                f"the {self.min_information:.3f} at which a fitted shift per regime breaks "
-                "even with the mean departure."
+            text += (
+                f" It has {self.information:.3f} nats on the departure, {few} than the "
+                f"{self.min_information:.3f} at which a shift per regime equals the mean."
             )
-        if self.num_needed is None or self.verdict == "nothing":
-            lines.append(
-                "It explains nothing measurable; more triples like these would not change "
-                "that."
+        if self.num_needed is not None and self.verdict != "nothing":
+            text += (
+                f" About {self.num_needed} triples give 90 % of what the context can; "
+                f"there are {self.num_triples}."
             )
-        elif self.enough:
-            lines.append(
-                f"There are enough triples: about {self.num_needed} give 90 % of what the "
-                "context can."
-            )
-        else:
-            doubt = "" if self.verdict == "helps" else "If the little it explains is real, "
-            lines.append(
-                f"{doubt}{'about' if doubt else 'About'} {self.num_needed} triples would "
-                "give 90 % of what the context can."
-            )
-        return "\n".join(lines)
+        return text
 
 
 def weak_context(
@@ -293,17 +276,6 @@ def _run(subject: Subject) -> WeakContext:
     )
 
 
-def _answer(found: WeakContext) -> str:
-    needed = ""
-    if found.num_needed is not None and found.conditional.low > 0:
-        needed = f"; about {found.num_needed} triples give 90 % of what the context can"
-    return (
-        f"It removes {found.total} of a departure of {found.size:.2g} standard deviations, "
-        f"on rows held out: the mean removes {found.marginal}, the context adds "
-        f"{found.conditional}{needed}"
-    )
-
-
 def _draw(check: Findings) -> Picture | None:
     """Draw what each part removes, of the departure and of the posterior's gap."""
     from ma_sbi.display.drawing import AFTER, BEFORE, INK, OTHER, side_by_side
@@ -348,6 +320,5 @@ DIAGNOSTIC = Diagnostic(
     "What does a correction gain?",
     _run,
     needs=("x_sim",),
-    answer=_answer,
     draw=_draw,
 )
