@@ -47,7 +47,7 @@ MAIN_RESULTS = TrialTable(
     name="main_results",
     title="Main results",
     place="Table 1, and the appendix on raw values",
-    note="500 calibration rows, 2000 unlabelled ones. The paper's figures are of its "
+    note="500 calibration rows, 2000 unlabelled ones. The paper's numbers are of its "
     "diffusion model. Its rows `ma_sbi_paper`, `context_to_theta_paper` and "
     "`context_to_x_paper` train the network of the paper's appendix; `ma_sbi` is the "
     "closed form, which is the library's default. `exact` is Bayes' rule with the "
@@ -148,7 +148,7 @@ DECOMPOSITION = TrialTable(
     name="decomposition",
     title="Three-way decomposition",
     place="the appendix on the three-way decomposition, its analytic rows and figure",
-    note="Diffusion model; parts of the paper's network beside the paper's figures, and of "
+    note="Diffusion model; parts of the paper's network beside the paper's numbers, and of "
     "the closed form. The parts' shares need not add up to the total's: posteriors are "
     "not linear in the shift. The rows of the exact posterior mean of the Gaussian "
     "linear task are analytic: there they do. How large a mean shift is depends on the "
@@ -183,7 +183,7 @@ UNSEEN_REGIMES = TrialTable(
     name="unseen_regimes",
     title="Leave one regime out",
     place="the claim below Theorem 3 that text identifies regimes the calibration set "
-    "never visited, for which the paper has no figure",
+    "never visited, for which the paper has no number",
     note="MAF. Calibration rows come from three regimes, test rows from the fourth. "
     "Nothing in these texts says how large or in which direction a new shift is, so no "
     "reading of them can recover it.",

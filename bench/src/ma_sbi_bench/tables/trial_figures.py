@@ -19,8 +19,7 @@ from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tables.special_lines import decomposition_lines, mean_of_seeds
 from ma_sbi_bench.tables.trial_lines import METRICS, TASK_NAMES, labelled, per_observation
 from ma_sbi_bench.tasks import get_task
-from ma_sbi_bench.trials.cells import CONTINUOUS
-from ma_sbi_bench.trials.run import SMALLEST_Z
+from ma_sbi_bench.trials.cells import CONTINUOUS, SMALLEST_Z
 from ma_sbi_bench.trials.table import Curves
 
 if TYPE_CHECKING:

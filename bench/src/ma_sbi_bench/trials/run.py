@@ -36,12 +36,11 @@ from ma_sbi_bench.methods import (
 )
 from ma_sbi_bench.methods.method import CorrectingMethod
 from ma_sbi_bench.tasks import GaussianLinear
-from ma_sbi_bench.trials.cells import CONTINUOUS, EXACT_MEAN
+from ma_sbi_bench.trials.cells import CONTINUOUS, EXACT_MEAN, SMALLEST_Z
 from ma_sbi_bench.trials.world import World
 
 __all__ = [
     "FORMS",
-    "SMALLEST_Z",
     "backbone_of",
     "make_method",
     "materials_of",
@@ -53,8 +52,6 @@ NUM_UNLABELLED = 2000
 RECIPE = "fast"
 # Most densities of a diffusion model that a log score may take, each an integral.
 MOST_DENSITIES = 4_000
-SMALLEST_Z = 0.3
-"""Below, NPE and oracle are less than 0.03 apart in the paper, which leaves that out."""
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     "hash": HashEncoder,
     "minilm": SentenceEncoder,
