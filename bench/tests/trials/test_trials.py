@@ -20,26 +20,26 @@ def trial(method, task="gaussian_linear", backbone="maf", **known):
 
 
 @pytest.fixture(scope="module")
-def laboratory(tmp_path_factory):
+def models(tmp_path_factory):
     return Laboratory(tmp_path_factory.mktemp("backbones"))
 
 
-def measured(cell, laboratory):
-    return {one.metric: np.array(one.values) for one in run_trial(cell, laboratory)}
+def measured(cell, models):
+    return {one.metric: np.array(one.values) for one in run_trial(cell, models)}
 
 
 @pytest.mark.parametrize("task", ["gaussian_linear", "two_moons"])
-def test_the_exact_answer_cannot_be_told_from_the_reference(task, laboratory):
-    found = measured(trial("exact", task), laboratory)
+def test_the_exact_answer_cannot_be_told_from_the_reference(task, models):
+    found = measured(trial("exact", task), models)
     # One C2ST of 200 draws has a standard deviation of about 0.03.
     assert abs(found["c2st"].mean() - 0.5) < 4 * 0.03 / len(found["c2st"]) ** 0.5 + 0.01
 
 
-def test_the_exact_answer_without_context_weighs_the_regimes(laboratory):
+def test_the_exact_answer_without_context_weighs_the_regimes(models):
     many = {"observations": 400}
     options = {"setting": "uninformative", "shift_length": 1.0}
     known, uninformed, face_value = (
-        measured(trial(method, task_options=task_options, **many, draws=10), laboratory)[
+        measured(trial(method, task_options=task_options, **many, draws=10), models)[
             "log_score"
         ]
         for method, task_options in (
@@ -54,15 +54,15 @@ def test_the_exact_answer_without_context_weighs_the_regimes(laboratory):
     assert (uninformed - face_value).mean() > 5 * cost.mean()
 
 
-def test_a_mixture_over_certain_regimes_is_the_known_regime(laboratory):
-    almost = measured(trial("exact", reliability=1 - 1e-9), laboratory)
-    known = measured(trial("exact"), laboratory)
+def test_a_mixture_over_certain_regimes_is_the_known_regime(models):
+    almost = measured(trial("exact", reliability=1 - 1e-9), models)
+    known = measured(trial("exact"), models)
     np.testing.assert_allclose(almost["log_score"], known["log_score"], atol=1e-4)
 
 
-def test_parts_add_up_and_ends_are_where_they_belong(laboratory):
+def test_parts_add_up_and_ends_are_where_they_belong(models):
     found = {
-        method: measured(trial(method), laboratory)
+        method: measured(trial(method), models)
         for method in ("npe", "ma_sbi", "ma_sbi_marginal", "oracle")
     }
     # Shifts are constant within a regime: the closed form finds them exactly.
@@ -149,16 +149,16 @@ def test_forms_can_be_made(form):
     assert FORMS[form]().needs is not None
 
 
-def test_the_parts_of_the_papers_network_are_parts(laboratory):
+def test_the_parts_of_the_papers_network_are_parts(models):
     whole, marginal, conditional = (
-        measured(trial(f"ma_sbi_paper{part}"), laboratory)["log_score"]
+        measured(trial(f"ma_sbi_paper{part}"), models)["log_score"]
         for part in ("", "_marginal", "_conditional")
     )
     assert len({*whole, *marginal, *conditional}) == 3 * len(whole)
 
 
-def test_a_regime_that_cannot_have_produced_x_has_no_weight(laboratory):
+def test_a_regime_that_cannot_have_produced_x_has_no_weight(models):
     cell = trial("exact", "sir_delay", task_options={"setting": "uninformative"})
-    found = measured(cell, laboratory)
+    found = measured(cell, models)
     assert np.isfinite(found["mse"]).all()
     assert np.isfinite(found["log_score"]).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ma_sbi_bench.tables.methods_compared import LAST_ROWS
+from ma_sbi_bench.tables.methods_compared import LAST_ROWS, ROPE_PAPER
 from ma_sbi_bench.trials.cells import CONTINUOUS, SMALLEST_Z
 from ma_sbi_bench.trials.table import EXTRA_ROWS, Block, Curves, Point, TrialTable, View
 
@@ -16,7 +16,6 @@ __all__ = [
     "NNPE_SCALE",
     "NOISY_CONTEXT",
     "ROPE_AUTHORS",
-    "ROPE_PAPER",
     "ROPE_SWEEPS",
     "SINKHORN_EPSILON",
 ]
@@ -133,8 +132,6 @@ NOISY_CONTEXT = TrialTable(
     "regime.",
 )
 
-ROPE_PAPER = ("rope_paper_ot_only", "rope_paper")
-"""RoPE as the paper has it: without step 2, and with it."""
 ROPE_AUTHORS = ("rope_ot_only", "rope")
 """As its authors run it: 2000 unlabelled observations, gamma = 0.5, an embedding net."""
 

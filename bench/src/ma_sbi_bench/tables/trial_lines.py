@@ -22,8 +22,9 @@ from ma_sbi_bench.tables.comparing import (
     estimate,
     implied_share,
 )
+from ma_sbi_bench.tables.methods_compared import ROPE_PAPER
 from ma_sbi_bench.tables.paper import printed
-from ma_sbi_bench.tables.sweeps import ROPE_AUTHORS, ROPE_PAPER
+from ma_sbi_bench.tables.sweeps import ROPE_AUTHORS
 from ma_sbi_bench.theory import discrete_information, symmetric_channel
 from ma_sbi_bench.trials.table import TrialTable, View
 
@@ -35,6 +36,7 @@ __all__ = [
     "labelled",
     "lines_of",
     "per_observation",
+    "shown_in",
     "view_lines",
 ]
 
@@ -81,14 +83,17 @@ def lines_of(table: TrialTable, rows: pd.DataFrame) -> list[Line]:
     """
     lines = []
     for view in table.views:
-        shown = labelled(rows, (*view.by, *view.ends))
-        if view.backbone:
-            shown = shown[shown["backbone"] == view.backbone]
-        if view.swept:
-            shown = shown[~shown["method"].isin(view.swept) | shown[view.by[0]].notna()]
         paper = partial(in_paper, table, view)
-        lines += view_lines(shown, view, paper=paper, order=table.order)
+        lines += view_lines(shown_in(view, rows), view, paper=paper, order=table.order)
     return lines
+
+
+def shown_in(view: View, rows: pd.DataFrame) -> pd.DataFrame:
+    """Pick the rows that a view shows, and add the columns that it names."""
+    if view.backbone:
+        rows = rows[rows["backbone"] == view.backbone]
+    rows = labelled(rows, (*view.by, *view.ends))
+    return rows[~rows["method"].isin(view.swept) | rows[view.by[0]].notna()]
 
 
 def in_paper(table: TrialTable, view: View, row: pd.Series) -> PaperLine:
@@ -123,7 +128,7 @@ def labelled(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """
 
     def values(column: str) -> list[Any]:
-        rule = LABELS.get(column, lambda row: row["settings"]["options"].get(column))
+        rule = LABEL_RULES.get(column, lambda row: row["settings"]["options"].get(column))
         return [rule(row) for _, row in rows.iterrows()]
 
     added = [one for one in dict.fromkeys(columns) if one not in rows.columns]
@@ -152,7 +157,7 @@ def _information(row: pd.Series) -> float:
     return round(discrete_information(channel), 3)
 
 
-LABELS: dict[str, Callable[[pd.Series], Any]] = {
+LABEL_RULES: dict[str, Callable[[pd.Series], Any]] = {
     "n_cal": lambda row: row["num_calibration"],
     "left_out": lambda row: row["regime"],
     "context": lambda row: row["settings"]["task"].get("setting", "informative"),

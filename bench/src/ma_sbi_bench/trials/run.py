@@ -83,15 +83,13 @@ FORMS: dict[str, Callable[..., Method]] = METHODS | {
 """Every method, with the forms that only a table needs."""
 
 
-def run_trial(cell: Cell, laboratory: Laboratory) -> list[Measurement]:
+def run_trial(cell: Cell, models: Laboratory) -> list[Measurement]:
     """Fit the method, sample all test rows together, and score."""
     if cell.backbone == EXACT_MEAN:
         return [Measurement("closed", (_share_of_departure(cell),))]
     world = World.of(cell)
-    if _form(cell) == "exact":
-        answer = _exact(cell, world)
-    else:
-        answer = _fitted(cell, world, laboratory)
+    exact = _form(cell) == "exact"
+    answer = _exact(cell, world) if exact else _fitted(cell, world, models)
     num_draws = cell.settings["draws"]
     if world.reference is not None:
         values = c2st_batch(answer.draws, world.reference, recipe=RECIPE)
@@ -157,11 +155,11 @@ def _exact(cell: Cell, world: World) -> _Answer:
     return _Answer(chosen, (log_weight + density).logsumexp(dim=1))
 
 
-def _fitted(cell: Cell, world: World, laboratory: Laboratory) -> _Answer:
+def _fitted(cell: Cell, world: World, models: Laboratory) -> _Answer:
     """Fit the method and sample it."""
     settings, test = cell.settings, world.test
     method = make_method(cell)
-    materials = materials_of(cell, world, method, laboratory)
+    materials = materials_of(cell, world, method, models)
     method.fit(materials, seed=cell.seed)
     x = test.x_sim if method.reads == "x_sim" else test.x_obs
     batches = [
@@ -241,9 +239,7 @@ def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
     return shown * len(x) <= MOST_DENSITIES
 
 
-def materials_of(
-    cell: Cell, world: World, method: Method, laboratory: Laboratory
-) -> Materials:
+def materials_of(cell: Cell, world: World, method: Method, models: Laboratory) -> Materials:
     """Gather what the method needs, and nothing that takes long for nothing."""
     settings, task = cell.settings, world.task
     simulations = unlabelled = None
@@ -259,7 +255,7 @@ def materials_of(
     return Materials(
         prior=task.prior,
         posterior=(
-            laboratory.posterior(backbone_of(cell)) if starts_from_posterior(cell) else None
+            models.posterior(backbone_of(cell)) if starts_from_posterior(cell) else None
         ),
         simulations=simulations,
         simulator=task.simulate,

@@ -192,6 +192,6 @@ class TrialTable(Experiment):
         usual = 40.0 if cell.backbone == "ddpm" else 15.0
         return SECONDS.get(cell.settings.get("form", ""), usual)
 
-    def run(self, cell: Cell, laboratory: Laboratory) -> Sequence[Measurement]:
+    def run(self, cell: Cell, models: Laboratory) -> Sequence[Measurement]:
         """Run the trial."""
-        return run_trial(cell, laboratory)
+        return run_trial(cell, models)
