@@ -1,5 +1,8 @@
 """Tests for ma_sbi_bench.tables.paper."""
 
+import csv
+from importlib.resources import files
+
 import pytest
 
 from ma_sbi_bench.tables.paper import Printed, printed, read_printed
@@ -19,9 +22,16 @@ def test_zeros_at_the_end_are_digits():
     assert printed("index_or_text", "gap_closed", axis="n_cal=500", **where).digits == 1
 
 
-def test_a_point_may_be_given_as_a_number():
-    text = f"{HEAD}\nt,,,,0.5,m,1,0\n"
-    assert read_printed(text) == {("t", "m", "", "", "", "0.5"): Printed(1.0, 0)}
+def test_digits_are_those_of_the_printed_number():
+    text = files("ma_sbi_bench.tables").joinpath("paper.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        _, _, decimals = row["value"].partition(".")
+        assert int(row["digits"]) == len(decimals), row
+
+
+def test_a_row_is_known_by_its_labels():
+    text = f"{HEAD}\nt,,b,,p=0.5,m,1.50,2\n"
+    assert read_printed(text) == {("t", "m", "", "b", "", "p=0.5"): Printed(1.5, 2)}
 
 
 def test_a_number_that_stands_there_twice_is_refused():

@@ -87,7 +87,7 @@ def test_every_label_is_a_column_a_rule_or_an_option(table):
     options = {
         name for c in table.cells(Budget()) for name in c.settings.get("options", ())
     }
-    known = {*COLUMNS, *trial_lines.LABELS, *options}
+    known = {*COLUMNS, *trial_lines.LABEL_RULES, *options}
     for view in table.views:
         assert {*view.by, *view.ends} <= known
         assert view.axis in ("", *view.by)
@@ -196,6 +196,17 @@ def test_every_trial_has_a_line_and_every_share_its_ends(table, finished):
         measured = [one for one in shares if one is not None]
         assert measured
         assert all(60 < one.value < 73 for one in measured)
+
+
+@every
+def test_a_line_has_one_cell_for_each_seed(table, finished):
+    rows = finished(table)
+    rows = rows[rows["metric"].isin(trial_lines.METRICS)]
+    for view in table.views:
+        shown = trial_lines.shown_in(view, rows)
+        ends = shown[shown["method"].isin(("npe", "oracle"))]
+        for part, by in ((shown, view.by), (ends, view.ends)):
+            assert not part.duplicated([*by, "method", "seed"]).any()
 
 
 @every

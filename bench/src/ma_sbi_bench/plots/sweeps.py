@@ -86,7 +86,7 @@ def plot_sweeps(
         list(drawn.values()),
         list(drawn),
         loc="outside lower center",
-        ncols=min(6, len(drawn)),
+        ncols=min(2 * columns, len(drawn)),
         frameon=False,
         fontsize=8,
     )

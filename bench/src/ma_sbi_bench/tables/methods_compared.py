@@ -13,6 +13,7 @@ __all__ = [
     "DECOMPOSITION",
     "ENCODER_ABLATION",
     "EQUIVALENCE_MARGIN",
+    "FIVE_TASKS",
     "HIDE_CALIBRATION",
     "LAST_ROWS",
     "MAIN_RESULTS",
@@ -20,12 +21,12 @@ __all__ = [
     "ON_FLOW",
     "PAPER_PARTS",
     "POSTERIORS",
-    "TASKS",
+    "ROPE_PAPER",
     "UNSEEN_REGIMES",
     "WELL_SPECIFIED",
 ]
 
-TASKS = ("gaussian_linear", "slcp", "two_moons", "sir_delay", "ddm")
+FIVE_TASKS = ("gaussian_linear", "slcp", "two_moons", "sir_delay", "ddm")
 LAST_ROWS = ("ma_sbi_marginal", "ma_sbi_shuffled", "oracle", "exact")
 """What follows the methods that a table compares."""
 
@@ -47,7 +48,7 @@ MAIN_RESULTS = TrialTable(
     name="main_results",
     title="Main results",
     place="Table 1, and the appendix on raw values",
-    note="500 calibration rows, 2000 unlabelled ones. The paper's figures are of its "
+    note="500 calibration rows, 2000 unlabelled ones. The paper's numbers are of its "
     "diffusion model. Its rows `ma_sbi_paper`, `context_to_theta_paper` and "
     "`context_to_x_paper` train the network of the paper's appendix; `ma_sbi` is the "
     "closed form, which is the library's default. `exact` is Bayes' rule with the "
@@ -58,7 +59,10 @@ MAIN_RESULTS = TrialTable(
     "NPE's error is three times the paper's.",
     grid=[
         Block(
-            [Point(EVERY_METHOD)], TASKS, ["ddpm", "maf"], not_quick={"ddpm": SLOW_RIVALS}
+            [Point(EVERY_METHOD)],
+            FIVE_TASKS,
+            ["ddpm", "maf"],
+            not_quick={"ddpm": SLOW_RIVALS},
         )
     ],
     views=[View("Table 1 with every method")],
@@ -68,8 +72,9 @@ MAIN_RESULTS = TrialTable(
 EQUIVALENCE_MARGIN = 0.02
 """A method whose C2ST is within it of the oracle's is equivalent, as in the paper."""
 ON_DIFFUSION = ("npe", "rope_emd", "ma_sbi_paper", "oracle")
-ROPE_FORMS = ("rope_paper_ot_only", "rope_paper")
-ON_FLOW = (*ON_DIFFUSION[:2], *ROPE_FORMS, *ON_DIFFUSION[2:])
+ROPE_PAPER = ("rope_paper_ot_only", "rope_paper")
+"""RoPE as the paper has it: without step 2, and with it."""
+ON_FLOW = (*ON_DIFFUSION[:2], *ROPE_PAPER, *ON_DIFFUSION[2:])
 # The closed form finds these shifts exactly, so that it is the oracle in every seed.
 ONE_SEED = ("ma_sbi", *EXTRA_ROWS)
 TEN_SEEDS = Block(
@@ -148,7 +153,7 @@ DECOMPOSITION = TrialTable(
     name="decomposition",
     title="Three-way decomposition",
     place="the appendix on the three-way decomposition, its analytic rows and figure",
-    note="Diffusion model; parts of the paper's network beside the paper's figures, and of "
+    note="Diffusion model; parts of the paper's network beside the paper's numbers, and of "
     "the closed form. The parts' shares need not add up to the total's: posteriors are "
     "not linear in the shift. The rows of the exact posterior mean of the Gaussian "
     "linear task are analytic: there they do. How large a mean shift is depends on the "
@@ -161,7 +166,7 @@ DECOMPOSITION = TrialTable(
                 # It changes nothing for what reads no context, or a shuffled one.
                 Point(ALL_PARTS, FILLER),
             ],
-            TASKS,
+            FIVE_TASKS,
         ),
         Block(
             [Point(PARTS), Point(PARTS, FILLER)],
@@ -183,7 +188,7 @@ UNSEEN_REGIMES = TrialTable(
     name="unseen_regimes",
     title="Leave one regime out",
     place="the claim below Theorem 3 that text identifies regimes the calibration set "
-    "never visited, for which the paper has no figure",
+    "never visited, for which the paper has no number",
     note="MAF. Calibration rows come from three regimes, test rows from the fourth. "
     "Nothing in these texts says how large or in which direction a new shift is, so no "
     "reading of them can recover it.",
@@ -193,7 +198,7 @@ UNSEEN_REGIMES = TrialTable(
                 Point(LEFT_OUT, {"regime": one, "left_out": one}, quick=one == 0)
                 for one in range(4)
             ],
-            TASKS[:3],
+            FIVE_TASKS[:3],
             ["maf"],
         )
     ],
@@ -211,7 +216,7 @@ WELL_SPECIFIED = TrialTable(
     grid=[
         Block(
             [Point(UNDISTURBED, {"task_options": {"setting": "well_specified"}})],
-            TASKS,
+            FIVE_TASKS,
             ["maf"],
         )
     ],
@@ -228,7 +233,7 @@ ENCODER_ABLATION = TrialTable(
     "points of the hash on all benchmarks. With four fixed sentences both tell "
     "them apart; what they do with new wordings is another matter "
     "(docs/how_to/encoders.md).",
-    grid=[Block([Point(ENCODED)], TASKS)],
+    grid=[Block([Point(ENCODED)], FIVE_TASKS)],
     views=[View("Hash and MiniLM", ["task"])],
     order=("prior", *ENCODED),
 )

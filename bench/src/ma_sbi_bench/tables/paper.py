@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 __all__ = ["Printed", "printed", "read_printed"]
 
-LABELS = ("table", "metric", "task", "backbone", "method", "axis")
+KEY_COLUMNS = ("table", "metric", "task", "backbone", "method", "axis")
 
 
 class Printed(NamedTuple):
@@ -48,14 +48,14 @@ def printed(
 
 
 def read_printed(text: str) -> dict[tuple[str, ...], Printed]:
-    """Read numbers from the text of a CSV file, by the columns ``LABELS``.
+    """Read numbers from the text of a CSV file, by the columns ``KEY_COLUMNS``.
 
     Raises:
         ValueError: If two rows have the same labels.
     """
     found: dict[tuple[str, ...], Printed] = {}
     for row in csv.DictReader(text.splitlines()):
-        key = tuple(row[label] for label in LABELS)
+        key = tuple(row[label] for label in KEY_COLUMNS)
         if key in found:
             raise ValueError(f"paper.csv prints {key} twice")
         found[key] = Printed(float(row["value"]), int(row["digits"]))

@@ -26,7 +26,7 @@ from ma_sbi_bench.tables.trial_lines import (
     lines_of,
     per_observation,
 )
-from ma_sbi_bench.trials.run import SMALLEST_Z
+from ma_sbi_bench.trials.cells import SMALLEST_Z
 
 __all__ = ["SPECIAL_LINES", "decomposition_lines", "mean_of_seeds"]
 

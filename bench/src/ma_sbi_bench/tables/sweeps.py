@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ma_sbi_bench.tables.methods_compared import LAST_ROWS
-from ma_sbi_bench.trials.cells import CONTINUOUS
-from ma_sbi_bench.trials.run import SMALLEST_Z
+from ma_sbi_bench.tables.methods_compared import LAST_ROWS, ROPE_PAPER
+from ma_sbi_bench.trials.cells import CONTINUOUS, SMALLEST_Z
 from ma_sbi_bench.trials.table import EXTRA_ROWS, Block, Curves, Point, TrialTable, View
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "NNPE_SCALE",
     "NOISY_CONTEXT",
     "ROPE_AUTHORS",
-    "ROPE_PAPER",
     "ROPE_SWEEPS",
     "SINKHORN_EPSILON",
 ]
@@ -134,8 +132,6 @@ NOISY_CONTEXT = TrialTable(
     "regime.",
 )
 
-ROPE_PAPER = ("rope_paper_ot_only", "rope_paper")
-"""RoPE as the paper has it: without step 2, and with it."""
 ROPE_AUTHORS = ("rope_ot_only", "rope")
 """As its authors run it: 2000 unlabelled observations, gamma = 0.5, an embedding net."""
 
@@ -241,7 +237,7 @@ CORRECTOR_NETWORK = TrialTable(
 SINKHORN_EPSILON = TrialTable(
     name="sinkhorn_epsilon",
     title="Sinkhorn's epsilon",
-    place="the sweep that the appendix on compute mentions, without figures",
+    place="the sweep that the appendix on compute mentions, without numbers",
     note="SLCP, MAF. `rope_sinkhorn` without an epsilon chooses it on held-out "
     "calibration rows.",
     grid=[
@@ -294,7 +290,7 @@ CONTINUOUS_CONTEXT = TrialTable(
     "observations, or over seeds where there are several; those of the error of the "
     "shift are over ten calibration sets. The text gives z with two digits, so 2000 "
     "calibration rows hold nearly all of the 101 texts; `ma_sbi_unseen` leaves out "
-    "those of the grid, `ma_sbi_number` reads the number itself. The paper's figures "
+    "those of the grid, `ma_sbi_number` reads the number itself. The paper's numbers "
     "are of its diffusion model and stand beside `ma_sbi_paper`, which trains the "
     "paper's network. Its share may be a mean over z of shares; ours is a share of "
     "means. With the diffusion model a mean shift alone (`ma_sbi_marginal`) closes "

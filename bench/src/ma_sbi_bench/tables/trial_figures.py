@@ -14,13 +14,17 @@ from ma_sbi_bench.plots.bars import plot_bars
 from ma_sbi_bench.plots.sweeps import plot_sweeps
 from ma_sbi_bench.plots.violins import plot_violins
 from ma_sbi_bench.tables.comparing import Compared
-from ma_sbi_bench.tables.methods_compared import EQUIVALENCE_MARGIN, ON_DIFFUSION, ON_FLOW
+from ma_sbi_bench.tables.methods_compared import (
+    EQUIVALENCE_MARGIN,
+    ON_DIFFUSION,
+    ON_FLOW,
+    PAPER_PARTS,
+)
 from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tables.special_lines import decomposition_lines, mean_of_seeds
 from ma_sbi_bench.tables.trial_lines import METRICS, TASK_NAMES, labelled, per_observation
 from ma_sbi_bench.tasks import get_task
-from ma_sbi_bench.trials.cells import CONTINUOUS
-from ma_sbi_bench.trials.run import SMALLEST_Z
+from ma_sbi_bench.trials.cells import CONTINUOUS, SMALLEST_Z
 from ma_sbi_bench.trials.table import Curves
 
 if TYPE_CHECKING:
@@ -29,18 +33,14 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "draw_curves"]
 
 # Methods on Two Moons, and the names that the figure gives them.
-DRAWN = {
+METHOD_NAMES = {
     "exact": "reference",
     "npe": "NPE",
     "ma_sbi_marginal": "mean shift only",
     "ma_sbi": "MA-SBI",
     "oracle": "Oracle",
 }
-PARTS = {
-    "ma_sbi_paper_marginal": "marginal",
-    "ma_sbi_paper_conditional": "conditional",
-    "ma_sbi_paper": "total",
-}
+PART_NAMES = dict(zip(PAPER_PARTS, ("marginal", "conditional", "total"), strict=True))
 # Smaller errors of a shift, in per cent, are drawn here.
 FLOOR = 0.01
 
@@ -117,7 +117,7 @@ def draw_decomposition(rows: pd.DataFrame) -> Figure | None:
     """Draw the shares of the parts of the paper's network."""
     bars: dict[str, dict[str, Compared]] = {}
     for line in decomposition_lines(rows):
-        part = PARTS.get(str(line.labels["method"]))
+        part = PART_NAMES.get(str(line.labels["method"]))
         if "task" in line.labels and part and line.closed and not line.closed.reason:
             group = f"{line.labels['task']}\n{line.labels['context']}"
             bars.setdefault(group, {})[part] = line.closed
@@ -131,7 +131,7 @@ def draw_posteriors(rows: pd.DataFrame) -> Figure | None:
     shape = (-1, len(task.regimes), task.dim_theta)
     draws = {
         shown: torch.as_tensor(kept[method]).reshape(shape)
-        for method, shown in DRAWN.items()
+        for method, shown in METHOD_NAMES.items()
         if method in kept
     }
     if "reference" not in draws or len(draws) < 2:

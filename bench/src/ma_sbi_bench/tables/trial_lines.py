@@ -22,8 +22,9 @@ from ma_sbi_bench.tables.comparing import (
     estimate,
     implied_share,
 )
+from ma_sbi_bench.tables.methods_compared import ROPE_PAPER
 from ma_sbi_bench.tables.paper import printed
-from ma_sbi_bench.tables.sweeps import ROPE_AUTHORS, ROPE_PAPER
+from ma_sbi_bench.tables.sweeps import ROPE_AUTHORS
 from ma_sbi_bench.theory import discrete_information, symmetric_channel
 from ma_sbi_bench.trials.table import TrialTable, View
 
@@ -35,6 +36,7 @@ __all__ = [
     "labelled",
     "lines_of",
     "per_observation",
+    "shown_in",
     "view_lines",
 ]
 
@@ -49,6 +51,9 @@ TASK_NAMES = {
     "sir_delay": "SIR",
     "ddm": "DDM",
 }
+
+Cases = dict[int, np.ndarray]
+"""Values of independent cases, by seed."""
 
 
 class PaperLine(NamedTuple):
@@ -78,14 +83,17 @@ def lines_of(table: TrialTable, rows: pd.DataFrame) -> list[Line]:
     """
     lines = []
     for view in table.views:
-        shown = labelled(rows, (*view.by, *view.ends))
-        if view.backbone:
-            shown = shown[shown["backbone"] == view.backbone]
-        if view.swept:
-            shown = shown[~shown["method"].isin(view.swept) | shown[view.by[0]].notna()]
         paper = partial(in_paper, table, view)
-        lines += view_lines(shown, view, paper=paper, order=table.order)
+        lines += view_lines(shown_in(view, rows), view, paper=paper, order=table.order)
     return lines
+
+
+def shown_in(view: View, rows: pd.DataFrame) -> pd.DataFrame:
+    """Pick the rows that a view shows, and add the columns that it names."""
+    if view.backbone:
+        rows = rows[rows["backbone"] == view.backbone]
+    rows = labelled(rows, (*view.by, *view.ends))
+    return rows[~rows["method"].isin(view.swept) | rows[view.by[0]].notna()]
 
 
 def in_paper(table: TrialTable, view: View, row: pd.Series) -> PaperLine:
@@ -120,7 +128,7 @@ def labelled(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """
 
     def values(column: str) -> list[Any]:
-        rule = LABELS.get(column, lambda row: row["settings"]["options"].get(column))
+        rule = LABEL_RULES.get(column, lambda row: row["settings"]["options"].get(column))
         return [rule(row) for _, row in rows.iterrows()]
 
     added = [one for one in dict.fromkeys(columns) if one not in rows.columns]
@@ -149,7 +157,7 @@ def _information(row: pd.Series) -> float:
     return round(discrete_information(channel), 3)
 
 
-LABELS: dict[str, Callable[[pd.Series], Any]] = {
+LABEL_RULES: dict[str, Callable[[pd.Series], Any]] = {
     "n_cal": lambda row: row["num_calibration"],
     "left_out": lambda row: row["regime"],
     "context": lambda row: row["settings"]["task"].get("setting", "informative"),
@@ -177,28 +185,47 @@ def view_lines(
         paper: What the paper prints, given the first row of a line.
         order: Methods in the order of the table; others follow.
     """
-    raw, by = rows[rows["metric"].isin(METRICS)], list(view.by)
+    raw = rows[rows["metric"].isin(METRICS)]
+    scores = {
+        row["key"]: per_observation(row)
+        for _, row in rows[rows["metric"] == "log_score"].iterrows()
+    }
     ends = {
-        (*_as_tuple(key), method): part
-        for key, group in raw.groupby(list(view.ends), sort=False, dropna=False)
-        for method, part in group.groupby("method", sort=False)
-        if method in ("npe", "oracle")
+        tuple(key): (part.iloc[0], _by_seed(part))
+        for key, part in raw.groupby([*view.ends, "method"], sort=False, dropna=False)
+        if key[-1] in ("npe", "oracle")
     }
     lines = _gaps(ends, view, paper)
-    groups = raw.groupby([*by, "method"], sort=False, dropna=False)
-    ranked = sorted(groups, key=lambda item: _rank(str(item[0][-1]), order))
-    for key, part in sorted(ranked, key=lambda item: _position(item[0][:-1], raw, by)):
-        first, method = part.iloc[0], str(key[-1])
+    listed = {column: list(raw[column].unique()) for column in view.by}
+    ranks = {method: number for number, method in enumerate(dict.fromkeys(order))}
+
+    def position(group: tuple[tuple, pd.DataFrame]) -> tuple[float, ...]:
+        """Keep groups in the order of their cells, and methods in that of the table."""
+        *labels, method = group[0]
+        places = [
+            math.inf if pd.isna(label) else listed[column].index(label)
+            for column, label in zip(view.by, labels, strict=True)
+        ]
+        return (*places, ranks.get(method, len(ranks)))
+
+    groups = raw.groupby([*view.by, "method"], sort=False, dropna=False)
+    for (*labels, method), part in sorted(groups, key=position):
+        first, cases = part.iloc[0], _by_seed(part)
         theirs = paper(first)
-        scores = rows[rows["key"].isin(part["key"]) & (rows["metric"] == "log_score")]
         place = tuple(first[column] for column in view.ends)
+        npe, oracle = (ends.get((*place, end)) for end in ("npe", "oracle"))
+        closed = None
+        if npe and oracle and method not in ("npe", "oracle"):
+            closed = _closed(first, npe[1], cases, oracle[1], theirs)
+        keys = dict(zip(part["seed"], part["key"], strict=True))
+        scored = {seed: scores[key] for seed, key in keys.items() if key in scores}
         lines.append(
             Line(
                 view.heading,
-                _labels(by, key[:-1], method),
-                raw=_raw(part, theirs.raw),
-                closed=_closed(part, method, place, ends, theirs),
-                log_score=estimate(_matrix(scores)) if len(scores) else None,
+                _labels(view.by, labels, str(method)),
+                raw=_raw(first, cases, theirs.raw),
+                closed=closed,
+                log_score=estimate(_stacked(scored)) if scored else None,
                 metric=METRICS[first["metric"]],
             )
         )
@@ -208,29 +235,24 @@ def view_lines(
 def _gaps(ends: dict, view: View, paper: Callable[..., PaperLine]) -> list[Line]:
     """Make a line of each gap between NPE and oracle, on which every share rests."""
     lines = []
-    for (*place, method), npe in ends.items():
-        oracle = ends.get((*place, "oracle"))
-        if method != "npe" or oracle is None or set(npe["seed"]) != set(oracle["seed"]):
+    for (*place, method), (first, npe) in ends.items():
+        _, oracle = ends.get((*place, "oracle"), (None, {}))
+        if method != "npe" or npe.keys() != oracle.keys():
             continue
-        first = npe.iloc[0]
         theirs = paper(first)
         known = None
         if theirs.npe is not None and theirs.oracle is not None:
             known = round(theirs.npe - theirs.oracle, 4)
-        lines.append(
-            Line(
-                f"{view.heading}: the gap",
-                _labels(view.ends, place, "npe - oracle"),
-                raw=estimate(
-                    _matrix(npe) - _matrix(oracle),
-                    paper=known,
-                    digits=DIGITS[first["metric"]],
-                    coarsest=abs(known or 0.0),
-                    more_cases=_more_cases(npe),
-                ),
-                metric=METRICS[first["metric"]],
-            )
+        gap = estimate(
+            _stacked(npe) - _stacked(oracle),
+            paper=known,
+            digits=DIGITS[first["metric"]],
+            coarsest=abs(known or 0.0),
+            more_cases=_more_cases(first),
         )
+        labels = _labels(view.ends, place, "npe - oracle")
+        metric = METRICS[first["metric"]]
+        lines.append(Line(f"{view.heading}: the gap", labels, raw=gap, metric=metric))
     return lines
 
 
@@ -252,42 +274,44 @@ def per_observation(row: pd.Series) -> np.ndarray:
     return by_regime[turn, turn % by_regime.shape[1]]
 
 
-def _matrix(part: pd.DataFrame) -> np.ndarray:
-    """Stack seeds, shape ``(num_seeds, num_observations)``."""
-    ordered = part.sort_values("seed").drop_duplicates("seed")
-    return np.stack([per_observation(row) for _, row in ordered.iterrows()])
+def _by_seed(part: pd.DataFrame) -> Cases:
+    """Give the independent cases of each seed."""
+    return {int(row["seed"]): per_observation(row) for _, row in part.iterrows()}
 
 
-def _raw(part: pd.DataFrame, paper: float | None) -> Compared:
-    metric = part.iloc[0]["metric"]
+def _stacked(cases: Cases) -> np.ndarray:
+    """Stack seeds, shape ``(num_seeds, num_cases)``."""
+    return np.stack([cases[seed] for seed in sorted(cases)])
+
+
+def _raw(first: pd.Series, cases: Cases, paper: float | None) -> Compared:
     return estimate(
-        _matrix(part),
+        _stacked(cases),
         paper=paper,
         better="lower",
-        digits=DIGITS[metric],
+        digits=DIGITS[first["metric"]],
         # Half of C2ST's range above the oracle's, or half of an error, must not hide in
         # noise.
-        coarsest=0.1 if metric == "c2st" else 0.5 * (paper or 0.0),
-        more_cases=_more_cases(part),
+        coarsest=0.1 if first["metric"] == "c2st" else 0.5 * (paper or 0.0),
+        more_cases=_more_cases(first),
     )
 
 
-def _more_cases(part: pd.DataFrame) -> float:
+def _more_cases(first: pd.Series) -> float:
     """Tell how many times the paper's number of test cases there are."""
-    first = part.iloc[0]
     num = len(per_observation(first))
     return max(1.0, num / PAPER_CASES.get(first["task"], num))
 
 
 def _closed(
-    part: pd.DataFrame, method: str, place: tuple, ends: dict, paper: PaperLine
+    first: pd.Series, npe: Cases, cases: Cases, oracle: Cases, paper: PaperLine
 ) -> Compared | None:
     """Compute the share of the gap on the seeds that all three have."""
-    npe, oracle = (ends.get((*place, name)) for name in ("npe", "oracle"))
-    if method in ("npe", "oracle") or npe is None or oracle is None:
+    shared = npe.keys() & cases.keys() & oracle.keys()
+    if not shared:
         return None
-    seeds = set(part["seed"]) & set(npe["seed"]) & set(oracle["seed"])
-    triple = [_matrix(one[one["seed"].isin(seeds)]) for one in (npe, part, oracle)]
+    all_three = (npe, cases, oracle)
+    triple = [_stacked({seed: one[seed] for seed in shared}) for one in all_three]
     implied = implied_share(paper.npe, paper.raw, paper.oracle)
     if len({one.shape for one in triple}) > 1 or triple[0].size < 2:
         return None
@@ -295,7 +319,7 @@ def _closed(
         reason = "a value is infinite"
         return Compared(math.nan, paper=paper.closed, implied=implied, reason=reason)
     return closed_share(
-        gap_closed(*triple), paper.closed, implied, _more_cases(part), paper.better
+        gap_closed(*triple), paper.closed, implied, _more_cases(first), paper.better
     )
 
 
@@ -306,19 +330,3 @@ def _labels(heads: Sequence[str], key: Sequence, method: str) -> dict[str, Any]:
         labels["task"] = TASK_NAMES.get(labels["task"], labels["task"])
     known = {name: label for name, label in labels.items() if label != ""}
     return known | {"method": method}
-
-
-def _as_tuple(key: object) -> tuple:
-    return key if isinstance(key, tuple) else (key,)
-
-
-def _rank(method: str, order: Sequence[str]) -> int:
-    return order.index(method) if method in order else len(order)
-
-
-def _position(key: tuple, rows: pd.DataFrame, by: Sequence[str]) -> tuple:
-    """Keep groups in the order in which their cells were listed."""
-    return tuple(
-        math.inf if pd.isna(value) else list(rows[column].unique()).index(value)
-        for value, column in zip(key, by, strict=True)
-    )

@@ -35,12 +35,11 @@ from ma_sbi_bench.methods import (
 )
 from ma_sbi_bench.methods.method import CorrectingMethod
 from ma_sbi_bench.tasks import GaussianLinear
-from ma_sbi_bench.trials.cells import CONTINUOUS, EXACT_MEAN
+from ma_sbi_bench.trials.cells import CONTINUOUS, EXACT_MEAN, SMALLEST_Z
 from ma_sbi_bench.trials.world import World
 
 __all__ = [
     "FORMS",
-    "SMALLEST_Z",
     "backbone_of",
     "make_method",
     "materials_of",
@@ -52,8 +51,6 @@ NUM_UNLABELLED = 2000
 RECIPE = "fast"
 # Most densities of a diffusion model that a log score may take, each an integral.
 MOST_DENSITIES = 4_000
-SMALLEST_Z = 0.3
-"""Below, NPE and oracle are less than 0.03 apart in the paper, which leaves that out."""
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     "hash": HashEncoder,
     "minilm": SentenceEncoder,
@@ -90,7 +87,8 @@ def run_trial(cell: Cell, models: Models) -> list[Measurement]:
     if cell.backbone == EXACT_MEAN:
         return [Measurement("closed", (_share_of_departure(cell),))]
     world = World.of(cell)
-    answer = _exact(cell, world) if _form(cell) == "exact" else _fitted(cell, world, models)
+    exact = _form(cell) == "exact"
+    answer = _exact(cell, world) if exact else _fitted(cell, world, models)
     num_draws = cell.settings["draws"]
     if world.reference is not None:
         values = c2st_batch(answer.draws, world.reference, recipe=RECIPE)
