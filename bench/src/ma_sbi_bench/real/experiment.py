@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,10 @@ from ma_sbi.protocols import Corrections
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.backbones import backbone_of
 from ma_sbi_bench.real.preflight import PREFLIGHT, measure_preflight
 from ma_sbi_bench.tables.comparing import Compared, Line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "BASELINE",
@@ -241,7 +239,7 @@ class Layout:
             for part, gain in gains.items()
         ]
 
-    def part_figure(self, name: str, rows: pd.DataFrame) -> dict[str, Figure]:
+    def part_figure(self, name: str, rows: pd.DataFrame) -> Figures:
         """Draw how much each part lowers the loss; nothing if no task has them all."""
         from ma_sbi_bench.plots.parts import plot_parts
 

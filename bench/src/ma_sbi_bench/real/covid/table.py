@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.backbones import sample_prior
 from ma_sbi_bench.real.covid.load import (
     COUNTRIES,
@@ -37,9 +38,6 @@ from ma_sbi_bench.real.source import missing_file
 from ma_sbi_bench.tables.comparing import Compared, Line, beside
 from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["CAPTIONS", "LAYOUT", "Covid", "figures", "lines"]
 
@@ -113,9 +111,9 @@ class Covid(RealExperiment):
         "the stochastic variant, without saying per what, of which counts, or by which "
         "simulator, so losses have no verdict; its relative gain stands beside ours. "
         "Intervals are from a bootstrap over blocks of six fortnights. `pooled` draws "
-        "from all residuals, `shuffled` shuffles the regimes ten times. A gain "
-        "as large as the paper's appears where the simulator knows its dispersion (93 "
-        "%), and is breadth alone: `pooled` has it, too."
+        "from all residuals, `shuffled` shuffles the regimes ten times. A gain as large as "
+        "the paper's appears only where the simulator knows its dispersion, and is breadth "
+        "alone: `pooled` has it, too."
     )
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
@@ -255,7 +253,7 @@ def _gain_line(setting: str, over: str, method: str, gain: PairedGain) -> Line:
     )
 
 
-def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+def figures(rows: pd.DataFrame) -> Figures:
     """Draw gains by country, and what each part takes off the loss."""
     from ma_sbi_bench.plots.gains import plot_gains
 
@@ -268,4 +266,4 @@ def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
         )
         over = "a pool that ignores the context"
         drawn["covid_gains"] = plot_gains(gains(named, over="pooled"), shown, over=over)
-    return drawn | LAYOUT.part_figure("covid_decomposition", rows)
+    return {**drawn, **LAYOUT.part_figure("covid_decomposition", rows)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from ma_sbi.protocols import Corrections
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Laboratory
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.experiment import (
     BASELINE,
     PRIOR,
@@ -43,9 +44,6 @@ from ma_sbi_bench.real.source import missing_file
 from ma_sbi_bench.tables.comparing import Compared, Line, beside
 from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks import DDM
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["CAPTIONS", "LAYOUT", "Instructions", "figures", "lines"]
 
@@ -238,7 +236,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
     ]
 
 
-def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+def figures(rows: pd.DataFrame) -> Figures:
     """Draw what each part takes off the loss."""
     return LAYOUT.part_figure("instructions_decomposition", rows)
 
