@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 
@@ -27,11 +27,11 @@ class Experiment(ABC):
         note: What a reader of its tables should know.
     """
 
-    name: ClassVar[str]
-    version: ClassVar[int] = 1
-    title: ClassVar[str]
-    place: ClassVar[str] = ""
-    note: ClassVar[str] = ""
+    name: str
+    version: int = 1
+    title: str
+    place: str = ""
+    note: str = ""
 
     @abstractmethod
     def cells(self, budget: Budget) -> Sequence[Cell]:

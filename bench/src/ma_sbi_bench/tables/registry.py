@@ -5,8 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.real.covid.table import Covid
-from ma_sbi_bench.real.instructions.table import Instructions
+from ma_sbi_bench.real.covid.table import COVID
+from ma_sbi_bench.real.instructions.table import INSTRUCTIONS
 from ma_sbi_bench.tables.backbone_ablation import BackboneAblation
 from ma_sbi_bench.tables.calibration_size import CalibrationSize
 from ma_sbi_bench.tables.channels import Channels
@@ -55,8 +55,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         NNPEScale(),
         Compute(),
         ContinuousContext(),
-        Covid(),
-        Instructions(),
+        COVID,
+        INSTRUCTIONS,
     )
 }
 """Every experiment, in the order in which the report shows them."""
