@@ -143,10 +143,11 @@ class RealExperiment(Experiment):
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List every method, and the residuals, on every task."""
+        tasks = self.quick if budget.quick and self.quick else self.names
         return [
             self.cell(method, task=task, backbone="maf", seed=seed, settings=settings)
             for seed in budget.seeds_of()
-            for task in (budget.quick and self.quick or self.names)
+            for task in tasks
             for method in (*self.methods, PREFLIGHT)
             if (settings := self.settings(budget, task, method, seed)) is not None
         ]

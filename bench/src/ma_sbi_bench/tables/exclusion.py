@@ -182,7 +182,8 @@ def _load(cell: Cell, laboratory: Laboratory) -> Case:
     if cell.method == "predicted":
         posterior = laboratory.posterior(backbone_of(cell))
         return Case(regime, predict(posterior, simulator, x_obs, cell.seed), x_obs)
-    theta = sample_prior(simulator, len(x_obs), derive(cell.seed, "prior"))
+    seed = derive(cell.seed, "prior")
+    theta = sample_prior(simulator.prior, len(x_obs), seed=seed)
     return Case(regime, simulator.simulate(theta, seed=cell.seed), x_obs, theta)
 
 

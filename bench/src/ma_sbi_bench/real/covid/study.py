@@ -186,8 +186,8 @@ class WindowStudy:
 
     def prior_losses(self) -> np.ndarray:
         """Score the prior, which knows nothing of any window, by the same draws for all."""
-        num = self.num_samples * PRIOR_DRAWS
-        theta = sample_prior(self.simulator, num, derive(self.seed, "prior"))
+        num, seed = self.num_samples * PRIOR_DRAWS, derive(self.seed, "prior")
+        theta = sample_prior(self.simulator.prior, num, seed=seed)
         parts = [
             self._score(
                 some[:, None].expand(-1, len(self.x), -1),

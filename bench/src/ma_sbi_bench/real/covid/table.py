@@ -129,7 +129,7 @@ def _first(windows: Windows, number: int) -> Windows:
 def _simulated(windows: Windows, simulator: FortnightSimulator, seed: int) -> Windows:
     """Replace the counts by draws of the simulator: nothing departs from it."""
     own = derive(seed, "truth")
-    theta = sample_prior(simulator, len(windows), own)
+    theta = sample_prior(simulator.prior, len(windows), seed=own)
     counts = simulator.simulate(theta, seed=own).double().expm1().round()
     return Windows(windows.table, counts.numpy(), counts.numpy())
 

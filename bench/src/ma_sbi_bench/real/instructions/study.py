@@ -270,7 +270,8 @@ class InstructionStudy:
 
     def prior_losses(self) -> np.ndarray:
         """Score the prior, which knows nothing of any cell, by the same draws for all."""
-        theta = sample_prior(self.task, self.num_samples, derive(self.seed, "prior"))
+        num, seed = self.num_samples, derive(self.seed, "prior")
+        theta = sample_prior(self.task.prior, num, seed=seed)
         return self._score(self._predicted(theta[:, None]).expand_as(self.x))
 
     def _predicted(self, theta: Tensor) -> Tensor:
