@@ -10,16 +10,14 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.real.covid.load import COVID_FILE
 from ma_sbi_bench.real.covid.table import (
     CAPTIONS,
-    LAYOUT,
+    COVID,
     LEFT_OUT,
     SETTINGS,
-    Covid,
     figures,
     lines,
 )
 from ma_sbi_bench.real.source import missing_file
 
-EXPERIMENT = Covid()
 needs_data = pytest.mark.skipif(
     bool(missing_file(COVID_FILE)), reason="needs MA_SBI_DATA, the folder that holds covid/"
 )
@@ -29,24 +27,24 @@ needs_data = pytest.mark.skipif(
 def rows(tmp_path_factory):
     cells = [
         dataclasses.replace(cell, settings=cell.settings | {"draws": 30})
-        for cell in EXPERIMENT.cells(Budget(quick=True))
+        for cell in COVID.cells(Budget(quick=True))
         if cell.task == "paper-loo"
     ]
-    return finish(EXPERIMENT, tmp_path_factory.mktemp("covid"), cells)
+    return finish(COVID, tmp_path_factory.mktemp("covid"), cells)
 
 
 def test_every_method_is_tried_in_every_setting():
-    cells = EXPERIMENT.cells(Budget())
+    cells = COVID.cells(Budget())
     assert len({cell.key for cell in cells}) == len(cells)
     for setting in SETTINGS:
         tried = [cell.method for cell in cells if cell.task == setting]
         left_out = LEFT_OUT.get(setting, ())
-        assert set(LAYOUT.methods) - set(left_out) <= set(tried)
+        assert set(COVID.methods) - set(left_out) <= set(tried)
 
 
 def test_settings_of_known_dispersion_share_another_posterior():
-    cells = EXPERIMENT.cells(Budget())
-    keys = {cell.task: EXPERIMENT.backbones(cell)[0].key for cell in cells}
+    cells = COVID.cells(Budget())
+    keys = {cell.task: COVID.backbones(cell)[0].key for cell in cells}
     known = keys["paper-loo-known_dispersion"], keys["paper-past-known_dispersion"]
     assert known[0] == known[1] != keys["paper-loo"]
     assert keys["paper-loo"] == keys["ten-past"] == keys["paper-loo-simulated"]
@@ -54,7 +52,7 @@ def test_settings_of_known_dispersion_share_another_posterior():
 
 def test_without_data_one_sentence_says_so(monkeypatch):
     monkeypatch.delenv("MA_SBI_DATA", raising=False)
-    said = EXPERIMENT.what_is_missing(EXPERIMENT.cells(Budget()))
+    said = COVID.what_is_missing(COVID.cells(Budget()))
     assert "MA_SBI_DATA" in said
     assert "\n" not in said
 
@@ -71,7 +69,7 @@ def test_losses_stand_in_the_order_of_the_windows(rows):
 def test_a_gain_is_the_difference_of_two_losses(rows):
     found = {(one.table, *one.labels.values()): one for one in lines(rows)}
     setting = SETTINGS["paper-loo"]
-    loss = {name: found["Losses", setting, name].raw.value for name in LAYOUT.methods}
+    loss = {name: found["Losses", setting, name].raw.value for name in COVID.methods}
     gain = found["Gains", setting, "NPE", "stochastic"].raw
     expected = 100 * (loss["NPE"] - loss["stochastic"]) / loss["NPE"]
     assert gain.value == pytest.approx(expected, rel=1e-4)

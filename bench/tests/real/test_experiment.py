@@ -7,9 +7,12 @@ import torch
 from ma_sbi.protocols import Corrections
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.store import Store
-from ma_sbi_bench.real.experiment import Layout, Part, conditional_part
+from ma_sbi_bench.real.experiment import Part, RealExperiment, conditional_part
 
-LAYOUT = Layout(
+TOY = RealExperiment(
+    name="toy",
+    title="Toy",
+    note="",
     names={"a": "first", "b": "second"},
     head="data",
     methods=("NPE", "better"),
@@ -19,6 +22,12 @@ LAYOUT = Layout(
     unit="nats",
     digits=2,
     block=2,
+    file=lambda task: "none",
+    settings=lambda budget, task, method, seed: None,
+    world=lambda cell: {},
+    prepare=lambda world, seed, models: None,
+    measure=lambda study, cell: [],
+    describe=lambda study, cell: {},
 )
 
 
@@ -28,7 +37,7 @@ def rows(tmp_path):
     store, days = Store(tmp_path), np.arange(40.0)
     cells = [
         Cell("toy", 1, method, task=task, seed=seed)
-        for task, methods in {"a": LAYOUT.methods, "b": LAYOUT.methods[1:]}.items()
+        for task, methods in {"a": TOY.methods, "b": TOY.methods[1:]}.items()
         for method in methods
         for seed in range(2)
     ]
@@ -42,7 +51,7 @@ def rows(tmp_path):
 
 
 def test_losses_are_means_over_seeds_of_data_that_have_a_baseline(rows):
-    losses = LAYOUT.losses(rows)
+    losses = TOY.losses(rows)
     assert set(losses) == {"a"}
     assert losses["a"]["day"].tolist() == list(range(40))
     np.testing.assert_allclose(losses["a"]["NPE"], np.arange(40) % 2 + 0.5)
@@ -51,9 +60,7 @@ def test_losses_are_means_over_seeds_of_data_that_have_a_baseline(rows):
 
 def test_a_mean_loss_is_drawn_in_blocks_of_neighbours(rows):
     note = "{}, {}: {} days".format
-    lines = LAYOUT.loss_lines(
-        rows, lambda task, method, table: note(task, method, len(table))
-    )
+    lines = TOY.loss_lines(rows, lambda task, method, table: note(task, method, len(table)))
     baseline, better = lines
     assert [line.labels["method"] for line in (baseline, better)] == ["NPE", "better"]
     assert baseline.labels["data"] == "first"
@@ -61,21 +68,21 @@ def test_a_mean_loss_is_drawn_in_blocks_of_neighbours(rows):
     # Losses alternate: two neighbours have the mean, and leave no noise.
     assert baseline.raw.low == pytest.approx(1.0)
     assert baseline.raw.high == pytest.approx(1.0)
-    (part,) = LAYOUT.part_lines(rows)
+    (part,) = TOY.part_lines(rows)
     assert part.raw.value == pytest.approx(0.5)
 
 
 def test_methods_are_compared_with_one_that_has_losses(rows):
-    losses = LAYOUT.losses(rows)["a"]
-    assert {name: gain.gain for name, gain in LAYOUT.gains(losses, "NPE").items()} == {
+    losses = TOY.losses(rows)["a"]
+    assert {name: gain.gain for name, gain in TOY.gains(losses, "NPE").items()} == {
         "better": pytest.approx(0.5)
     }
-    assert LAYOUT.gains(losses.drop(columns="NPE"), "NPE") == {}
+    assert TOY.gains(losses.drop(columns="NPE"), "NPE") == {}
 
 
 def test_the_figure_has_a_panel_for_data_that_have_all_parts(rows):
-    assert len(LAYOUT.part_figure("parts", rows)["parts"].axes) == 1
-    assert LAYOUT.part_figure("parts", rows[rows["task"] == "b"]) == {}
+    assert len(TOY.part_figure("parts", rows)["parts"].axes) == 1
+    assert TOY.part_figure("parts", rows[rows["task"] == "b"]) == {}
 
 
 def test_the_parts_of_a_shift_add_up_to_it():

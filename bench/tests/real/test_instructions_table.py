@@ -13,15 +13,13 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.real.instructions.load import RESPONSE_TIMES_FILE
 from ma_sbi_bench.real.instructions.table import (
     DATA,
-    LAYOUT,
-    Instructions,
+    INSTRUCTIONS,
     _effects,
     figures,
 )
 from ma_sbi_bench.real.instructions.table import lines as lines_of
 from ma_sbi_bench.real.source import missing_file
 
-EXPERIMENT = Instructions()
 SMALL = "ratcliff_rouder1998_exp1"
 pytestmark = pytest.mark.skipif(
     bool(missing_file(RESPONSE_TIMES_FILE)),
@@ -33,10 +31,10 @@ pytestmark = pytest.mark.skipif(
 def rows(tmp_path_factory):
     cells = [
         dataclasses.replace(cell, settings=cell.settings | {"draws": 30})
-        for cell in EXPERIMENT.cells(Budget(quick=True))
+        for cell in INSTRUCTIONS.cells(Budget(quick=True))
         if cell.task == SMALL
     ]
-    return finish(EXPERIMENT, tmp_path_factory.mktemp("instructions"), cells)
+    return finish(INSTRUCTIONS, tmp_path_factory.mktemp("instructions"), cells)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def lines(rows):
 
 def test_there_is_a_loss_for_each_subject_under_each_instruction(rows, lines):
     losses = rows[rows["metric"] == "loss"]
-    assert set(losses["method"]) == set(LAYOUT.methods)
+    assert set(losses["method"]) == set(INSTRUCTIONS.methods)
     assert all(losses["num_cases"] == 6)
     assert "6 cases of 3 subjects" in lines["Losses", DATA[SMALL], "NPE"].note
 

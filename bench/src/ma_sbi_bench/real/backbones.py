@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from torch import Tensor
+from torch.distributions import Distribution
 
 from ma_sbi.predictive import predictive_mean
 from ma_sbi.protocols import AmortizedPosterior
@@ -27,7 +28,7 @@ class Simulator(Protocol):
     """What data are explained by."""
 
     @property
-    def prior(self) -> Any:
+    def prior(self) -> Distribution:
         """Distribution of the parameters."""
 
     def simulate(self, theta: Any, *, seed: int | None = None) -> Tensor:

@@ -7,11 +7,10 @@ how much it lowers the loss of the posterior that nothing corrects.
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,23 +18,23 @@ from torch import Tensor
 
 from ma_sbi.metrics import PairedGain, paired_gain
 from ma_sbi.protocols import Corrections
+from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.backbones import backbone_of
 from ma_sbi_bench.real.preflight import PREFLIGHT, measure_preflight
+from ma_sbi_bench.real.source import missing_file
 from ma_sbi_bench.tables.comparing import Compared, Line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "BASELINE",
     "PRIOR",
-    "Layout",
     "Part",
     "RealExperiment",
     "conditional_part",
+    "loss",
     "usual_parts",
 ]
 
@@ -77,6 +76,11 @@ def usual_parts(point: str, pooled: str, whole: str = "stochastic") -> tuple[Par
     )
 
 
+def loss(losses: np.ndarray, cell: Cell) -> Measurement:
+    """Keep the loss of each case."""
+    return Measurement("loss", tuple(losses.tolist()), num_draws=cell.settings["draws"])
+
+
 def conditional_part(x: Tensor, whole: Corrections, marginal: Corrections) -> Corrections:
     """Shift x by the whole shift less the marginal one.
 
@@ -88,8 +92,69 @@ def conditional_part(x: Tensor, whole: Corrections, marginal: Corrections) -> Co
     return whole._replace(x=x + whole.x - marginal.x)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RealExperiment(Experiment):
-    """An experiment whose cells have a ``"loss"`` for each case of a data set."""
+    """An experiment whose cells have a ``"loss"`` for each case of a data set.
+
+    A study, which all methods share, holds the cases: ``x``, ``predicted``, ``regime``,
+    ``held_out_together`` and ``prior_losses()``.
+
+    Attributes:
+        names: What the tables call each task of a cell.
+        head: Head of the column of these names.
+        quick: Tasks of a quick run; all if empty.
+        methods: Methods in the order of the tables.
+        parts: Parts of the correction.
+        about: What the baseline's cell says of the cases, one whole number each.
+        group: The one of these whose neighbours are correlated.
+        block: How many neighbours a bootstrap draws together.
+        unit: Unit of the loss.
+        digits: Decimals of a loss.
+        file: Names the file of a task's data.
+        settings: Gives the settings of a budget, task, method and seed; None if the method
+            is not tried.
+        world: Chooses what decides the study of a cell, apart from its method.
+        prepare: Makes the study of a world.
+        measure: Scores a method on every case.
+        describe: Computes ``about``.
+    """
+
+    name: str
+    title: str
+    place: str = "Section on real-data validation"
+    note: str
+    version: int = 1
+    names: Mapping[str, str]
+    head: str
+    quick: Sequence[str] = ()
+    methods: Sequence[str]
+    parts: Sequence[Part]
+    about: Sequence[str]
+    group: str
+    block: int = 1
+    unit: str
+    digits: int
+    file: Callable[[str], str]
+    settings: Callable[[Budget, str, str, int], dict[str, Any] | None]
+    world: Callable[[Cell], dict[str, Any]]
+    prepare: Callable[[Mapping[str, Any], int, Models], Any]
+    measure: Callable[[Any, Cell], list[Measurement]]
+    describe: Callable[[Any, Cell], dict[str, list[int]]]
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List every method, and the residuals, on every task."""
+        tasks = self.quick if budget.quick and self.quick else self.names
+        return [
+            self.cell(method, task=task, backbone="maf", seed=seed, settings=settings)
+            for seed in budget.seeds_of()
+            for task in tasks
+            for method in (*self.methods, PREFLIGHT)
+            if (settings := self.settings(budget, task, method, seed)) is not None
+        ]
+
+    def missing(self, cell: Cell) -> str:
+        """Say where the data should be."""
+        return missing_file(self.file(cell.task))
 
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
         """Name the posterior of a case."""
@@ -105,66 +170,12 @@ class RealExperiment(Experiment):
                 study.regime, study.x, study.predicted, groups, cell.seed
             )
         if cell.method == PRIOR:
-            return [self.loss(study.prior_losses(), cell)]
+            return [loss(study.prior_losses(), cell)]
         measured = self.measure(study, cell)
         if cell.method == BASELINE:
-            about = self.about(study, cell)
+            about = self.describe(study, cell)
             measured += [Measurement(name, tuple(about[name])) for name in about]
         return measured
-
-    def loss(self, losses: np.ndarray, cell: Cell) -> Measurement:
-        """Keep the loss of each case."""
-        draws = cell.settings["draws"]
-        return Measurement("loss", tuple(losses.tolist()), num_draws=draws)
-
-    @abstractmethod
-    def world(self, cell: Cell) -> dict[str, Any]:
-        """Choose what decides the study of a cell, apart from its method."""
-
-    @staticmethod
-    @abstractmethod
-    def prepare(world: Mapping[str, Any], seed: int, models: Models) -> Any:
-        """Prepare the study of a world, which all methods share."""
-
-    @abstractmethod
-    def measure(self, study: Any, cell: Cell) -> list[Measurement]:
-        """Score a method on every case."""
-
-    @abstractmethod
-    def about(self, study: Any, cell: Cell) -> dict[str, list[int]]:
-        """Describe the cases by whole numbers, which the baseline's cell keeps."""
-
-
-@lru_cache(maxsize=2)
-def _prepared(prepare: Callable[..., Any], world: str, seed: int, folder: str) -> Any:
-    return prepare(json.loads(world), seed, Models(folder))
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the losses of a data set are compared and shown.
-
-    Attributes:
-        names: What the tables call each task of a cell.
-        head: Head of the column of these names.
-        methods: Methods in the order of the tables.
-        parts: Parts of the correction.
-        about: What the baseline's cell says of the cases, one whole number each.
-        group: The one of these whose neighbours are correlated.
-        unit: Unit of the loss.
-        digits: Decimals of a loss.
-        block: How many neighbours a bootstrap draws together.
-    """
-
-    names: Mapping[str, str]
-    head: str
-    methods: Sequence[str]
-    parts: Sequence[Part]
-    about: Sequence[str]
-    group: str
-    unit: str
-    digits: int
-    block: int = 1
 
     def losses(self, rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
         """Gather the losses of each task: cases by methods, a mean over seeds."""
@@ -241,7 +252,7 @@ class Layout:
             for part, gain in gains.items()
         ]
 
-    def part_figure(self, name: str, rows: pd.DataFrame) -> dict[str, Figure]:
+    def part_figure(self, name: str, rows: pd.DataFrame) -> Figures:
         """Draw how much each part lowers the loss; nothing if no task has them all."""
         from ma_sbi_bench.plots.parts import plot_parts
 
@@ -263,3 +274,8 @@ class Layout:
             metric=self.unit,
             note=note,
         )
+
+
+@lru_cache(maxsize=2)
+def _prepared(prepare: Callable[..., Any], world: str, seed: int, folder: str) -> Any:
+    return prepare(json.loads(world), seed, Models(folder))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.tables.comparing import Compared, Line, exactly, mean_over_seeds
 from ma_sbi_bench.theory import (
     discrete_information,
@@ -20,9 +21,6 @@ from ma_sbi_bench.theory import (
     gap_closed_by_context,
     symmetric_channel,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["CAPTIONS", "Channels", "figures", "lines"]
 
@@ -119,7 +117,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
     return made
 
 
-def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+def figures(rows: pd.DataFrame) -> Figures:
     """Draw the gap closed against I / log K, one panel for each K."""
     from ma_sbi_bench.plots.theory import plot_channels
 

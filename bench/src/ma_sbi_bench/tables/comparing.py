@@ -140,7 +140,7 @@ class Line:
         object.__setattr__(self, "verdict", judged.verdict if judged else "")
 
 
-def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:
+def estimate(values: np.ndarray | Sequence[float], **known: Any) -> Compared:
     """Average values, with a t interval.
 
     Args:
@@ -153,14 +153,14 @@ def estimate(values: np.ndarray | Sequence[float], **known: object) -> Compared:
     margins = [values.mean(axis=axis) for axis in (0, 1) if values.size]
     margins = [one for one in margins if len(one) > 1]
     if not margins or not np.isfinite(values).all():
-        return Compared(mean, **known)  # type: ignore[arg-type]
+        return Compared(mean, **known)
     variances = np.array([one.var(ddof=1) / len(one) for one in margins])
     freedoms = np.array([len(one) - 1 for one in margins])
     variance = float(variances.sum())
     # Welch and Satterthwaite's: two seeds cost little where seeds hardly matter.
     freedom = variance**2 / (variances**2 / freedoms).sum() if variance else 1.0
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
-    return Compared(mean, mean - half, mean + half, **known)  # type: ignore[arg-type]
+    return Compared(mean, mean - half, mean + half, **known)
 
 
 def mean_over_seeds(
@@ -180,14 +180,14 @@ def mean_over_seeds(
     return found | {metric: found[metric] / root for metric in errors}
 
 
-def exactly(value: float, **known: object) -> Compared:
+def exactly(value: float, **known: Any) -> Compared:
     """Give a number that has no noise, as a closed form: only rounding is allowed for.
 
     Args:
         value: The number.
         **known: Other attributes of :class:`Compared`.
     """
-    return Compared(float(value), float(value), float(value), **known)  # type: ignore[arg-type]
+    return Compared(float(value), float(value), float(value), **known)
 
 
 def beside(figure: Printed | None, digits: int = 3) -> dict[str, Any]:

@@ -183,7 +183,8 @@ def _load(cell: Cell, models: Models) -> Case:
     if cell.method == "predicted":
         posterior = models.posterior(backbone_of(cell))
         return Case(regime, predict(posterior, simulator, x_obs, cell.seed), x_obs)
-    theta = sample_prior(simulator.prior, len(x_obs), seed=derive(cell.seed, "prior"))
+    seed = derive(cell.seed, "prior")
+    theta = sample_prior(simulator.prior, len(x_obs), seed=seed)
     return Case(regime, simulator.simulate(theta, seed=cell.seed), x_obs, theta)
 
 

@@ -130,11 +130,11 @@ def _sharp(lines: Lines) -> Found:
 
 def _ratios(lines: Lines) -> Found:
     low, high = (
-        lines.number("exact information", law=f"{end} of all").value
+        lines.number("exact information", law=f"{end} of all")
         for end in ("smallest", "largest")
     )
-    outcomes = at_least(exactly(low), 0.33), at_most(exactly(high), 0.995)
-    return everywhere(outcomes), f"{low:.3f} to {high:.3f}"
+    outcomes = at_least(low, low.paper or missing()), at_most(high, high.paper or missing())
+    return everywhere(outcomes), f"{low.value:.3f} to {high.value:.3f}"
 
 
 def _dip(lines: Lines) -> Found:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.real.covid.table import Covid
-from ma_sbi_bench.real.instructions.table import Instructions
+from ma_sbi_bench.real.covid.table import COVID
+from ma_sbi_bench.real.instructions.table import INSTRUCTIONS
 from ma_sbi_bench.tables.channels import Channels
 from ma_sbi_bench.tables.compute import Compute
 from ma_sbi_bench.tables.exclusion import ExclusionTable
@@ -61,8 +61,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         NNPE_SCALE,
         Compute(),
         CONTINUOUS_CONTEXT,
-        Covid(),
-        Instructions(),
+        COVID,
+        INSTRUCTIONS,
     )
 }
 """Every experiment, in the order in which the report shows them."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -11,10 +10,8 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.tables.comparing import Line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["CAPTIONS", "Schematic", "figures", "lines"]
 
@@ -45,7 +42,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
     return []
 
 
-def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+def figures(rows: pd.DataFrame) -> Figures:
     """Draw the method."""
     from ma_sbi_bench.plots.schematic import plot_schematic
 

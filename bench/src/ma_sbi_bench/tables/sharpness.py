@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.tables.comparing import (
     Compared,
     Line,
@@ -24,9 +25,6 @@ from ma_sbi_bench.tables.comparing import (
 )
 from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.theory import ModalDeparture
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["CAPTIONS", "Sharpness", "figures", "lines"]
 
@@ -138,7 +136,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
     return made
 
 
-def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+def figures(rows: pd.DataFrame) -> Figures:
     """Draw the ratio against the coupling, one curve for each law."""
     from ma_sbi_bench.plots.theory import plot_sharpness
 

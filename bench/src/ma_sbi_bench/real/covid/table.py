@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from ma_sbi.simulation import sample_prior
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.covid.load import (
     COUNTRIES,
     COVID_FILE,
@@ -27,21 +28,17 @@ from ma_sbi_bench.real.covid.windows import Windows, covid_windows
 from ma_sbi_bench.real.experiment import (
     BASELINE,
     PRIOR,
-    Layout,
     RealExperiment,
     conditional_part,
+    loss,
     usual_parts,
 )
 from ma_sbi_bench.real.preflight import PREFLIGHT, preflight_lines
-from ma_sbi_bench.real.source import missing_file
 from ma_sbi_bench.tables.comparing import Compared, Line, beside
 from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["CAPTIONS", "LAYOUT", "Covid", "figures", "lines"]
+__all__ = ["CAPTIONS", "COVID", "figures", "lines"]
 
 COUNTRY_SETS = {"paper": PAPER_COUNTRIES, "ten": COUNTRIES}
 POOLS = {"loo": "leave_one_out", "past": "past"}
@@ -71,27 +68,6 @@ SIMILAR = (
 # windows is left out by itself.
 LEFT_OUT = {"ten-loo": SIMILAR}
 BY_COUNTRY = ("stochastic", *SIMILAR[:1], *SIMILAR[2:])
-LAYOUT = Layout(
-    names=SETTINGS,
-    head="setting",
-    methods=(
-        PRIOR,
-        BASELINE,
-        "point",
-        "marginal-only",
-        "conditional-only",
-        "stochastic",
-        "pooled",
-        "shuffled",
-        *SIMILAR,
-    ),
-    parts=usual_parts("point", "pooled"),
-    about=("country", "time"),
-    group="time",
-    unit="nats per window",
-    digits=2,
-    block=BLOCK,
-)
 CAPTIONS = {
     "covid_gains": "Gain over a pool that ignores the context, with earlier windows only, "
     "ten countries.",
@@ -101,83 +77,46 @@ CAPTIONS = {
 }
 
 
-class Covid(RealExperiment):
-    """Every method on windows of daily counts, in nats per window."""
+def _settings(
+    budget: Budget, setting: str, method: str, seed: int
+) -> dict[str, Any] | None:
+    # Residuals are the same whichever of them a window may draw from.
+    repeated = method == PREFLIGHT and "-past" in setting
+    if repeated or method in LEFT_OUT.get(setting, ()):
+        return None
+    countries, pools, *variant = setting.split("-")
+    known = variant == ["known_dispersion"]
+    settings = {
+        "countries": list(COUNTRY_SETS[countries]),
+        "pools": POOLS[pools],
+        "simulated": variant == ["simulated"],
+        "windows": 3 * BLOCK if budget.quick else None,
+        "draws": 100 if budget.quick else 1000,
+        "posterior": asdict(fortnight_backbone(budget, seed, known_dispersion=known)),
+    }
+    if method == "shuffled":
+        settings["deals"] = 2 if budget.quick else 10
+    if method.endswith("notes"):
+        settings["encoder"] = "hash" if budget.quick else "sentence"
+    return settings
 
-    name = "covid"
-    title = "COVID-19 counts under policies"
-    place = "Section on real-data validation"
-    note = (
-        "Loss: negative log predictive probability of the 14 counts of a window, with "
-        "what was learned from other windows. The paper prints 6.93 for NPE and 3.16 for "
-        "the stochastic variant, without saying per what, of which counts, or by which "
-        "simulator, so losses have no verdict; its relative gain stands beside ours. "
-        "Intervals are from a bootstrap over blocks of six fortnights. `pooled` draws "
-        "from all residuals, `shuffled` shuffles the regimes ten times. A gain "
-        "as large as the paper's appears where the simulator knows its dispersion (93 "
-        "%), and is breadth alone: `pooled` has it, too."
-    )
 
-    def cells(self, budget: Budget) -> Sequence[Cell]:
-        """List every method in every setting."""
-        return [
-            self._cell(budget, setting, method, seed)
-            for seed in budget.seeds_of()
-            for setting in (QUICK if budget.quick else SETTINGS)
-            for method in (*LAYOUT.methods, PREFLIGHT)
-            if method not in LEFT_OUT.get(setting, ())
-            # Residuals are the same whichever of them a window may draw from.
-            and not (method == PREFLIGHT and "-past" in setting)
-        ]
+def _world(cell: Cell) -> dict[str, Any]:
+    shared = ("countries", "simulated", "windows", "draws", "posterior")
+    return {name: cell.settings[name] for name in shared}
 
-    def _cell(self, budget: Budget, setting: str, method: str, seed: int) -> Cell:
-        countries, pools, *variant = setting.split("-")
-        known = variant == ["known_dispersion"]
-        settings = {
-            "countries": list(COUNTRY_SETS[countries]),
-            "pools": POOLS[pools],
-            "simulated": variant == ["simulated"],
-            "windows": 3 * BLOCK if budget.quick else None,
-            "draws": 100 if budget.quick else 1000,
-            "posterior": asdict(fortnight_backbone(budget, seed, known_dispersion=known)),
-        }
-        if method == "shuffled":
-            settings["deals"] = 2 if budget.quick else 10
-        if method.endswith("notes"):
-            settings["encoder"] = "hash" if budget.quick else "sentence"
-        return self.cell(method, task=setting, backbone="maf", seed=seed, settings=settings)
 
-    def missing(self, cell: Cell) -> str:
-        """Say where the counts should be."""
-        return missing_file(COVID_FILE)
-
-    def world(self, cell: Cell) -> dict[str, Any]:
-        """Choose countries, simulator and posterior, not the pools."""
-        shared = ("countries", "simulated", "windows", "draws", "posterior")
-        return {name: cell.settings[name] for name in shared}
-
-    @staticmethod
-    def prepare(world: Mapping[str, Any], seed: int, models: Models) -> WindowStudy:
-        """Prepare the windows of a setting."""
-        backbone = Backbone(**world["posterior"])
-        simulator = FortnightSimulator(**backbone.world_options)
-        windows = covid_windows(load_covid(world["countries"]), world["countries"])
-        if world["windows"] is not None:
-            windows = _first(windows, world["windows"])
-        if world["simulated"]:
-            windows = _simulated(windows, simulator, seed)
-        posterior = models.posterior(backbone)
-        draws = world["draws"]
-        return WindowStudy(windows, simulator, posterior, num_samples=draws, seed=seed)
-
-    def measure(self, study: WindowStudy, cell: Cell) -> list[Measurement]:
-        """Score a method on every window."""
-        return [self.loss(_losses(study, cell), cell)]
-
-    def about(self, study: WindowStudy, cell: Cell) -> dict[str, list[int]]:
-        """Give the time of each window, and the index of its country."""
-        country = study.table["iso3"].map(cell.settings["countries"].index)
-        return {"time": study.table["time"].tolist(), "country": country.tolist()}
+def _prepare(world: Mapping[str, Any], seed: int, models: Models) -> WindowStudy:
+    backbone = Backbone(**world["posterior"])
+    simulator = FortnightSimulator(**backbone.world_options)
+    windows = covid_windows(load_covid(world["countries"]), world["countries"])
+    if world["windows"] is not None:
+        windows = _first(windows, world["windows"])
+    if world["simulated"]:
+        windows = _simulated(windows, simulator, seed)
+    posterior = models.posterior(backbone)
+    draws = world["draws"]
+    return WindowStudy(windows, simulator, posterior, num_samples=draws, seed=seed)
 
 
 def _first(windows: Windows, number: int) -> Windows:
@@ -195,19 +134,65 @@ def _simulated(windows: Windows, simulator: FortnightSimulator, seed: int) -> Wi
     return Windows(windows.table, counts.numpy(), counts.numpy())
 
 
-def _losses(study: WindowStudy, cell: Cell) -> np.ndarray:
+def _measure(study: WindowStudy, cell: Cell) -> list[Measurement]:
     pools: Any = cell.settings["pools"]
     if cell.method == "shuffled":
-        deals = range(cell.settings["deals"])
-        return np.mean([study.losses(study.shuffled(d), pools) for d in deals], axis=0)
+        shuffles = range(cell.settings["deals"])
+        by_shuffle = [study.losses(study.shuffled(seed), pools) for seed in shuffles]
+        return [loss(np.mean(by_shuffle, axis=0), cell)]
     sentences = cell.settings.get("encoder") == "sentence"
     methods = study.methods(SentenceEncoder() if sentences else HashEncoder())
-    if cell.method == "conditional-only":
-        whole, marginal = (
-            study.corrections(methods[name], pools) for name in ("point", "marginal-only")
-        )
-        return study.score(conditional_part(study.x, whole, marginal))
-    return study.losses(methods[cell.method], pools)
+    if cell.method != "conditional-only":
+        return [loss(study.losses(methods[cell.method], pools), cell)]
+    whole, marginal = (
+        study.corrections(methods[name], pools) for name in ("point", "marginal-only")
+    )
+    return [loss(study.score(conditional_part(study.x, whole, marginal)), cell)]
+
+
+def _describe(study: WindowStudy, cell: Cell) -> dict[str, list[int]]:
+    country = study.table["iso3"].map(cell.settings["countries"].index)
+    return {"time": study.table["time"].tolist(), "country": country.tolist()}
+
+
+COVID = RealExperiment(
+    name="covid",
+    title="COVID-19 counts under policies",
+    note="Loss: negative log predictive probability of the 14 counts of a window, with "
+    "what was learned from other windows. The paper prints 6.93 for NPE and 3.16 for "
+    "the stochastic variant, without saying per what, of which counts, or by which "
+    "simulator, so losses have no verdict; its relative gain stands beside ours. "
+    "Intervals are from a bootstrap over blocks of six fortnights. `pooled` draws "
+    "from all residuals, `shuffled` shuffles the regimes ten times. A gain as large as "
+    "the paper's appears only where the simulator knows its dispersion, and is breadth "
+    "alone: `pooled` has it, too.",
+    names=SETTINGS,
+    head="setting",
+    quick=QUICK,
+    methods=(
+        PRIOR,
+        BASELINE,
+        "point",
+        "marginal-only",
+        "conditional-only",
+        "stochastic",
+        "pooled",
+        "shuffled",
+        *SIMILAR,
+    ),
+    parts=usual_parts("point", "pooled"),
+    about=("country", "time"),
+    group="time",
+    block=BLOCK,
+    unit="nats per window",
+    digits=2,
+    file=lambda setting: COVID_FILE,
+    settings=_settings,
+    world=_world,
+    prepare=_prepare,
+    measure=_measure,
+    describe=_describe,
+)
 
 
 def lines(rows: pd.DataFrame) -> Sequence[Line]:
@@ -215,16 +200,16 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
     pools = ", leave one out"  # which residuals do not depend on
     names = {task: name.replace(pools, "") for task, name in SETTINGS.items()}
     return [
-        *LAYOUT.loss_lines(rows, _loss_note),
+        *COVID.loss_lines(rows, _loss_note),
         *(
             _gain_line(setting, over, method, gain)
-            for setting, losses in LAYOUT.losses(rows).items()
+            for setting, losses in COVID.losses(rows).items()
             for over in (BASELINE, "pooled", "shuffled")
-            for method, gain in LAYOUT.gains(losses, over).items()
+            for method, gain in COVID.gains(losses, over).items()
             if over == BASELINE or method.startswith("stochastic")
         ),
-        *LAYOUT.part_lines(rows),
-        *preflight_lines(rows, LAYOUT.head, names),
+        *COVID.part_lines(rows),
+        *preflight_lines(rows, COVID.head, names),
     ]
 
 
@@ -255,12 +240,12 @@ def _gain_line(setting: str, over: str, method: str, gain: PairedGain) -> Line:
     )
 
 
-def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+def figures(rows: pd.DataFrame) -> Figures:
     """Draw gains by country, and what each part takes off the loss."""
     from ma_sbi_bench.plots.gains import plot_gains
 
     drawn = {}
-    losses = LAYOUT.losses(rows).get("ten-past", pd.DataFrame())
+    losses = COVID.losses(rows).get("ten-past", pd.DataFrame())
     shown = [one for one in BY_COUNTRY if one in losses]
     if "pooled" in losses and shown:
         named = losses.rename(columns={"country": "iso3"}).replace(
@@ -268,4 +253,4 @@ def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
         )
         over = "a pool that ignores the context"
         drawn["covid_gains"] = plot_gains(gains(named, over="pooled"), shown, over=over)
-    return drawn | LAYOUT.part_figure("covid_decomposition", rows)
+    return {**drawn, **COVID.part_figure("covid_decomposition", rows)}

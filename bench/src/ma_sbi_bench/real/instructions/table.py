@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,12 +16,13 @@ from ma_sbi.protocols import Corrections
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.experiment import (
     BASELINE,
     PRIOR,
-    Layout,
     RealExperiment,
     conditional_part,
+    loss,
     usual_parts,
 )
 from ma_sbi_bench.real.instructions.study import (
@@ -34,20 +35,15 @@ from ma_sbi_bench.real.instructions.study import (
     trials_backbone,
 )
 from ma_sbi_bench.real.preflight import (
-    PREFLIGHT,
     preflight_lines,
     read_interval,
     with_interval,
 )
-from ma_sbi_bench.real.source import missing_file
 from ma_sbi_bench.tables.comparing import Compared, Line, beside
 from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks import DDM
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["CAPTIONS", "LAYOUT", "Instructions", "figures", "lines"]
+__all__ = ["CAPTIONS", "INSTRUCTIONS", "figures", "lines"]
 
 DATA = {
     "forstmann2008": "Forstmann et al. (2008)",
@@ -69,26 +65,6 @@ CONTRASTS = {
 PARAMETERS = ("v", "a", "tau")
 SHUFFLED = ", shuffled"
 NOT_AVAILABLE = "the data are on OSF only and were not available"
-LAYOUT = Layout(
-    names=DATA,
-    head="data",
-    methods=(
-        PRIOR,
-        BASELINE,
-        "matched",
-        "marginal-only",
-        "conditional-only",
-        "stochastic",
-        "stochastic, pooled",
-        "matched" + SHUFFLED,
-        "stochastic" + SHUFFLED,
-    ),
-    parts=usual_parts("matched", "stochastic, pooled"),
-    about=("subject", "num_held_out"),
-    group="subject",  # subjects are independent, their cases are not
-    unit="nats per trial",
-    digits=4,
-)
 CAPTIONS = {
     "instructions_decomposition": "What each part of the correction takes off the loss of "
     "NPE: the mean shift and what the instruction adds to it (matched means), a pool of "
@@ -96,92 +72,61 @@ CAPTIONS = {
 }
 
 
-class Instructions(RealExperiment):
-    """Every method on people under instructions, in nats per held-out trial."""
+def _settings(budget: Budget, data: str, method: str, seed: int) -> dict[str, Any]:
+    settings = {
+        "draws": 100 if budget.quick else 500,
+        "posterior": asdict(trials_backbone(budget, seed)),
+    }
+    if method.endswith(SHUFFLED):
+        settings["deals"] = 3 if budget.quick else 20
+    return settings
 
-    name = "instructions"
-    title = "Response times under instructions"
-    place = "Section on real-data validation"
-    note = (
-        "Cases are subjects under regimes; corrections are learned from other subjects. "
-        "Intervals of losses and gains are from a bootstrap over subjects, those over "
-        "shuffled labels are quantiles over shuffles, those of effects are from a t "
-        "distribution. The paper's -2.8 % is on data of Evans & Hawkins (2019), which "
-        "are on OSF only; without them no figure of them is claimed. A "
-        "loss here is near zero, so a per cent of it is a small number of nats."
+
+def _world(cell: Cell) -> dict[str, Any]:
+    shared = {name: cell.settings[name] for name in ("draws", "posterior")}
+    return {"data": cell.task, **shared}
+
+
+def _prepare(world: Mapping[str, Any], seed: int, models: Models) -> InstructionStudy:
+    posterior = models.posterior(Backbone(**world["posterior"]))
+    task = DDM(NUM_TRIALS)
+    simulated = world["data"] == "simulated"
+    cases = load_cells(IMITATED if simulated else world["data"], seed=seed)
+    options: Any = {"num_samples": world["draws"], "seed": seed}
+    study = InstructionStudy(cases, task, posterior, **options)
+    if not simulated:
+        return study
+    # The same subjects without any departure: their first posterior draw.
+    subjects = cases.table.drop_duplicates("subject").index
+    theta = posterior.sample(1, study.x[subjects], seed=seed)[0]
+    imitation = simulated_cells(cases, theta, seed=seed)
+    return InstructionStudy(imitation, task, posterior, **options)
+
+
+def _measure(study: InstructionStudy, cell: Cell) -> list[Measurement]:
+    """Score a method on every case, and measure the effect of the instruction.
+
+    Shuffled labels are scored by two means: of each case, and of each shuffle.
+    """
+    if not cell.method.endswith(SHUFFLED):
+        corrections = _corrections(study, cell.method)
+        losses = study.losses(corrections)
+        return [loss(losses, cell), *_effects(study, corrections, cell.task)]
+    method = cell.method.removesuffix(SHUFFLED)
+    by_shuffle = np.stack(
+        [
+            study.losses(study.corrections(method, study.shuffled(shuffle)))
+            for shuffle in range(cell.settings["deals"])
+        ]
     )
+    means = tuple(by_shuffle.mean(axis=1).tolist())
+    return [loss(by_shuffle.mean(axis=0), cell), Measurement("loss_of_deal", means)]
 
-    def cells(self, budget: Budget) -> Sequence[Cell]:
-        """List every method on all data."""
-        return [
-            self._cell(budget, data, method, seed)
-            for seed in budget.seeds_of()
-            for data in DATA
-            for method in (*LAYOUT.methods, PREFLIGHT)
-        ]
 
-    def _cell(self, budget: Budget, data: str, method: str, seed: int) -> Cell:
-        settings = {
-            "draws": 100 if budget.quick else 500,
-            "posterior": asdict(trials_backbone(budget, seed)),
-        }
-        if method.endswith(SHUFFLED):
-            settings["deals"] = 3 if budget.quick else 20
-        return self.cell(method, task=data, backbone="maf", seed=seed, settings=settings)
-
-    def missing(self, cell: Cell) -> str:
-        """Say where the response times should be."""
-        return missing_file(file_of(cell.task))
-
-    def world(self, cell: Cell) -> dict[str, Any]:
-        """Choose data and posterior."""
-        shared = {name: cell.settings[name] for name in ("draws", "posterior")}
-        return {"data": cell.task, **shared}
-
-    @staticmethod
-    def prepare(world: Mapping[str, Any], seed: int, models: Models) -> InstructionStudy:
-        """Prepare the cases of one data set."""
-        posterior = models.posterior(Backbone(**world["posterior"]))
-        task = DDM(NUM_TRIALS)
-        simulated = world["data"] == "simulated"
-        cases = load_cells(IMITATED if simulated else world["data"], seed=seed)
-        options: Any = {"num_samples": world["draws"], "seed": seed}
-        study = InstructionStudy(cases, task, posterior, **options)
-        if not simulated:
-            return study
-        # The same subjects without any departure: their first posterior draw.
-        subjects = cases.table.drop_duplicates("subject").index
-        theta = posterior.sample(1, study.x[subjects], seed=seed)[0]
-        imitation = simulated_cells(cases, theta, seed=seed)
-        return InstructionStudy(imitation, task, posterior, **options)
-
-    def measure(self, study: InstructionStudy, cell: Cell) -> list[Measurement]:
-        """Score a method on every case, and measure the effect of the instruction.
-
-        Shuffled labels are scored by two means: of each case, and of each shuffle.
-        """
-        if not cell.method.endswith(SHUFFLED):
-            corrections = _corrections(study, cell.method)
-            losses = self.loss(study.losses(corrections), cell)
-            return [losses, *_effects(study, corrections, cell.task)]
-        method = cell.method.removesuffix(SHUFFLED)
-        by_shuffle = np.stack(
-            [
-                study.losses(study.corrections(method, study.shuffled(shuffle)))
-                for shuffle in range(cell.settings["deals"])
-            ]
-        )
-        means = tuple(by_shuffle.mean(axis=1).tolist())
-        return [
-            self.loss(by_shuffle.mean(axis=0), cell),
-            Measurement("loss_of_deal", means),
-        ]
-
-    def about(self, study: InstructionStudy, cell: Cell) -> dict[str, list[int]]:
-        """Number the subjects, and count the trials that score each case."""
-        table = study.cells.table
-        codes = as_codes(table["subject"], "subject", len(table))
-        return {"subject": codes.tolist(), "num_held_out": table["num_held_out"].tolist()}
+def _describe(study: InstructionStudy, cell: Cell) -> dict[str, list[int]]:
+    table = study.cells.table
+    codes = as_codes(table["subject"], "subject", len(table))
+    return {"subject": codes.tolist(), "num_held_out": table["num_held_out"].tolist()}
 
 
 def _corrections(study: InstructionStudy, method: str) -> Corrections:
@@ -212,11 +157,47 @@ def _effects(
     return measured
 
 
+INSTRUCTIONS = RealExperiment(
+    name="instructions",
+    title="Response times under instructions",
+    note="Cases are subjects under regimes; corrections are learned from other subjects. "
+    "Intervals of losses and gains are from a bootstrap over subjects, those over "
+    "shuffled labels are quantiles over shuffles, those of effects are from a t "
+    "distribution. The paper's -2.8 % is on data of Evans & Hawkins (2019), which "
+    "are on OSF only; without them no figure of them is claimed. A "
+    "loss here is near zero, so a per cent of it is a small number of nats.",
+    names=DATA,
+    head="data",
+    methods=(
+        PRIOR,
+        BASELINE,
+        "matched",
+        "marginal-only",
+        "conditional-only",
+        "stochastic",
+        "stochastic, pooled",
+        "matched" + SHUFFLED,
+        "stochastic" + SHUFFLED,
+    ),
+    parts=usual_parts("matched", "stochastic, pooled"),
+    about=("subject", "num_held_out"),
+    group="subject",  # subjects are independent, their cases are not
+    unit="nats per trial",
+    digits=4,
+    file=file_of,
+    settings=_settings,
+    world=_world,
+    prepare=_prepare,
+    measure=_measure,
+    describe=_describe,
+)
+
+
 def lines(rows: pd.DataFrame) -> Sequence[Line]:
     """Make tables of losses, gains, effects, parts and pre-flight values."""
-    tables = LAYOUT.losses(rows)
+    tables = INSTRUCTIONS.losses(rows)
     return [
-        *LAYOUT.loss_lines(rows, _loss_note),
+        *INSTRUCTIONS.loss_lines(rows, _loss_note),
         *(
             _gain_line(
                 data,
@@ -226,19 +207,19 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
                 f"Wilcoxon p = {gain.p_value:.1g}",
             )
             for data, losses in tables.items()
-            for method, gain in LAYOUT.gains(losses, BASELINE).items()
+            for method, gain in INSTRUCTIONS.gains(losses, BASELINE).items()
         ),
         *(line for data in tables for line in _shuffled_lines(data, rows)),
         *(_not_run() if len(rows) and EVANS_HAWKINS not in tables else ()),
         *_effect_lines(rows),
-        *LAYOUT.part_lines(rows),
-        *preflight_lines(rows, LAYOUT.head, DATA),
+        *INSTRUCTIONS.part_lines(rows),
+        *preflight_lines(rows, INSTRUCTIONS.head, DATA),
     ]
 
 
-def figures(rows: pd.DataFrame) -> Mapping[str, Figure]:
+def figures(rows: pd.DataFrame) -> Figures:
     """Draw what each part takes off the loss."""
-    return LAYOUT.part_figure("instructions_decomposition", rows)
+    return INSTRUCTIONS.part_figure("instructions_decomposition", rows)
 
 
 def _loss_note(task: str, method: str, losses: pd.DataFrame) -> str:
