@@ -54,12 +54,12 @@ DRAWS = [
 
 @pytest.mark.fixed_seeds
 @pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__[1:])
-def test_an_offset_changes_every_draw_and_zero_changes_none(draw):
+def test_an_offset_changes_every_draw_and_zero_none(draw):
     plain = draw()
-    with shifted_seeds(0):
-        np.testing.assert_array_equal(draw(), plain)
     with shifted_seeds(1):
         first, again = draw(), draw()
+        with shifted_seeds(0):
+            np.testing.assert_array_equal(draw(), plain)
     with shifted_seeds(2):
         second = draw()
     np.testing.assert_array_equal(first, again)

@@ -61,4 +61,4 @@ def derive(seed: int | None, purpose: str) -> int | None:
     if seed is None:
         return None
     entropy = np.random.SeedSequence([seed % 2**64, zlib.crc32(purpose.encode())])
-    return int(entropy.generate_state(1, np.uint64)[0] >> 1)
+    return int(entropy.generate_state(1, np.uint64)[0]) >> 1

@@ -90,10 +90,13 @@ def test_the_weight_brings_an_outlier_among_the_simulations():
     given = materials(x_obs, num_noise_columns=1)
     discrepancy = {}
     for weight in (0.0, 10.0):
-        method = fit(weight, given, max_epochs=15)
+        # By the median length the kernel is flat so far away, and some fits never start.
+        method = fit(weight, given, max_epochs=15, length="mean")
         summaries = method.summarise(given.simulations.x[:200])
-        discrepancy[weight] = squared_mmd(summaries, method.summarise(x_obs))
-    assert discrepancy[10.0] < discrepancy[0.0] / 2
+        observed = method.summarise(x_obs)
+        discrepancy[weight] = squared_mmd(summaries, observed, length="mean")
+    # Over six training seeds 0.01 to 0.02, against 1.4 to 1.6 without weight.
+    assert discrepancy[10.0] < discrepancy[0.0] / 10
 
 
 def test_the_discrepancy_is_the_mean_over_all_pairs():
