@@ -6,7 +6,9 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 # Small torch operations on busy threads crawl: one thread per process.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-all lint format bench docs clean
+OLDEST := .venv-oldest
+
+.PHONY: demo test test-all test-oldest lint format bench docs clean
 
 demo: $(VENV)/.base
 	$(BIN)/ma-sbi demo
@@ -16,6 +18,9 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/pytest -n 2
+
+test-oldest: $(OLDEST)/.dev
+	$(ONE_THREAD) $(OLDEST)/bin/pytest -n 2 -m "not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -35,7 +40,7 @@ docs: $(VENV)/.docs
 	@echo "The documentation is in build/docs/index.html"
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(OLDEST) build dist
 
 # torch comes first and pinned: an open range would pass by a CPU build that is at hand.
 $(VENV)/.base: pyproject.toml bench/pyproject.toml constraints.txt
@@ -50,4 +55,11 @@ $(VENV)/.dev: $(VENV)/.base
 
 $(VENV)/.docs: $(VENV)/.base
 	$(PIP) --editable ".[docs]" --editable bench
+	@touch $@
+
+$(OLDEST)/.dev: PIP := $(OLDEST)/bin/pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt
+$(OLDEST)/.dev: pyproject.toml bench/pyproject.toml constraints-oldest.txt
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(PIP) torch==2.13.0
+	$(PIP) --editable ".[dev,text]" --editable bench
 	@touch $@

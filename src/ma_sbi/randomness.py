@@ -37,7 +37,7 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
         device_type=device.type if accelerated else "cuda",
     ):
         # torch.manual_seed would also reseed every accelerator, which is not put back.
-        torch.default_generator.manual_seed(seed)
+        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
         if accelerated:
             torch.get_device_module(device).manual_seed(seed)
         yield
@@ -61,4 +61,4 @@ def derive(seed: int | None, purpose: str) -> int | None:
     if seed is None:
         return None
     entropy = np.random.SeedSequence([seed % 2**64, zlib.crc32(purpose.encode())])
-    return int(entropy.generate_state(1, np.uint64)[0] >> 1)
+    return int(entropy.generate_state(1, np.uint64)[0]) >> 1

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from bench.tests.methods.worlds import SHIFTS, TEXTS, observe, small_flow
+from bench.tests.methods.worlds import TEXTS, observe, small_flow
 from ma_sbi import from_callable
 from ma_sbi.correctors import Network
 from ma_sbi_bench.methods import (
@@ -70,7 +70,7 @@ def test_the_posterior_is_shown_the_average_simulation_of_its_context():
 
 
 @pytest.mark.parametrize("with_simulations", [False, True])
-def test_a_posterior_that_reads_the_context_removes_most_of_the_bias(with_simulations):
+def test_a_posterior_that_reads_the_context_removes_the_bias(with_simulations):
     """The exact answer is the posterior at x minus the shift of its context."""
     theta, x_sim, x_obs, context = observe(2000, seed=5)
     given = Materials(
@@ -83,8 +83,12 @@ def test_a_posterior_that_reads_the_context_removes_most_of_the_bias(with_simula
     method.fit(given, seed=0)
     _, x_sim, x_obs, context = observe(200, seed=6)
     mean = method.sample(200, x_obs, context, seed=0).mean(dim=0)
-    # Where the sensor read high, and the edges of the prior are far.
-    rows = torch.tensor([text == TEXTS[1] for text in context])
-    rows &= (x_sim.abs() < 1.4).all(dim=1)
-    bias = (mean - x_sim)[rows, 0].mean().abs()
-    assert bias < SHIFTS[1, 0] / 5
+    # Away from the edges of the prior the mean is x_sim. Without the context it would be
+    # half a shift too high where the sensor read high, and half a shift too low elsewhere.
+    inside = (x_sim.abs() < 1.4).all(dim=1)
+    high = torch.tensor([text == TEXTS[1] for text in context])
+    error = (mean - x_sim)[:, 0]
+    left = error[inside & high].mean() - error[inside & ~high].mean()
+    # Over eight training seeds what was left had a standard deviation of 0.07.
+    assert abs(left) < 4 * 0.07
+    assert error[inside].mean().abs() < 4 * 0.05  # the same seeds: 0.05

@@ -10,6 +10,7 @@ from functools import lru_cache
 import pytest
 import torch
 from sbi.utils.metrics import c2st
+from sklearn.covariance import ledoit_wolf
 from torch.distributions import MultivariateNormal
 
 from ma_sbi import from_callable
@@ -17,6 +18,7 @@ from ma_sbi.networks import Standardise
 from ma_sbi.randomness import seeded
 from ma_sbi_bench.methods import FMCPE, NPE, Calibration, Materials
 from ma_sbi_bench.methods.flow_matching import SIGMA_MIN, FlowMatching, Whiten
+from tests.seeds import shifted_seeds
 
 DIM_THETA, DIM_X, NUM_CALIBRATION = 3, 10, 1000
 
@@ -25,7 +27,7 @@ class GaussianTask:
     """The task with the authors' scales; in double precision, as C is ill-conditioned."""
 
     def __init__(self):
-        with seeded(0):
+        with shifted_seeds(0), seeded(0):  # one world, whatever the seeds of the fits
             draw = torch.randn(4, DIM_X, DIM_X, dtype=torch.float64)
             self.mean = torch.rand(DIM_THETA, dtype=torch.float64) * 10 - 5
             self.shift = torch.rand(DIM_X, dtype=torch.float64) * 5 + 5
@@ -130,13 +132,13 @@ def test_draws_have_the_moments_of_the_exact_posterior():
     error, covariance = errors_of_moments(small_fit(), y)
     # Least squares, which knows that the world is linear with equal noise, errs by
     # sqrt(11 / 1000) = 0.10 deviations in the mean and by sqrt(0.5 / 1000) = 2 % in a
-    # deviation. The maps do not know, and are given four times the first; deviations,
-    # which they learn from the same rows as the means, may be off by a third.
-    assert error < 4 * (11 / NUM_CALIBRATION) ** 0.5
-    assert (covariance.diag().sqrt() - 1).abs().max() < 1 / 3
-    # The trained posterior is off by many deviations, and FMCPE by a tenth of that.
+    # deviation. The maps do not know: over six training seeds they erred by 0.29 +- 0.06
+    # and by at most 10 % +- 7 %. Four of these deviations are allowed.
+    assert error < 0.29 + 4 * 0.06
+    assert (covariance.diag().sqrt() - 1).abs().max() < 0.10 + 4 * 0.07
+    # The trained posterior is off by about fifty deviations.
     unchanged, _ = errors_of_moments(NPE().fit(materials()), y)
-    assert error < unchanged / 10
+    assert error < unchanged / 50
 
 
 @pytest.mark.slow
@@ -259,9 +261,14 @@ def test_units_are_taken_away_and_given_back(units):
     if units is Standardise:
         torch.testing.assert_close(covariance.diag(), torch.ones(DIM_X))
     else:
-        # Shrinkage holds the least directions back, and none is blown up.
-        torch.testing.assert_close(covariance, covariance.diag().diag(), rtol=0, atol=1e-4)
-        assert ((covariance.diag() > 0.3) & (covariance.diag() < 1.1)).all()
+        # Along a direction of variance v, shrunk to (1 - s) v + s: no other correlations,
+        # and small variances are held back.
+        standard = Standardise.of(y)(y).double()
+        shrinkage = ledoit_wolf(standard.numpy(), assume_centered=True)[1]
+        variance = torch.linalg.eigvalsh(standard.T.cov())
+        expected = variance / ((1 - shrinkage) * variance + shrinkage)
+        torch.testing.assert_close(covariance.double(), expected.diag(), rtol=0, atol=2e-3)
+        assert expected.min() < 0.9
 
 
 def test_few_rows_are_hardly_turned_by_whitening():

@@ -47,11 +47,16 @@ def test_without_weight_the_posterior_is_exact():
 
 @pytest.mark.filterwarnings("ignore:training stopped")
 def test_a_very_large_weight_returns_the_prior():
-    draws = fit(1000.0, length="mean").sample(NUM_DRAWS, X_OBS, seed=1)[:, 0, 0]
-    # The prior as 900 training rows show it, within three standard errors of both.
-    error = (1 / NUM_DRAWS + 1 / 900) ** 0.5
-    assert abs(draws.mean()) < 3 * error
-    assert abs(draws.std() - 1) < 3 * error / 2**0.5
+    x = torch.tensor([[-1.0], [1.0]])
+    draws = fit(1000.0, length="mean").sample(NUM_DRAWS, x, seed=1)[:, :, 0]
+    # No x moves the posterior: over eight training seeds the two means differed by 0.05
+    # (standard deviation), of which 1 / sqrt(1000) = 0.03 is the noise of the draws.
+    # Exact inference has means of -0.8 and 0.8.
+    assert abs(draws.mean(dim=0).diff()) < 4 * 0.05
+    # And it is the prior, as 40 epochs learn it: over the same seeds mean and standard
+    # deviation missed by 0.10 and 0.05. Exact inference misses by 0.8 and 0.55.
+    assert draws.mean(dim=0).abs().max() < 4 * 0.10
+    assert (draws.std(dim=0) - 1).abs().max() < 4 * 0.05
 
 
 def agreeing(share, num=200):
@@ -85,10 +90,13 @@ def test_the_weight_brings_an_outlier_among_the_simulations():
     given = materials(x_obs, num_noise_columns=1)
     discrepancy = {}
     for weight in (0.0, 10.0):
-        method = fit(weight, given, max_epochs=15)
+        # By the median length the kernel is flat so far away, and some fits never start.
+        method = fit(weight, given, max_epochs=15, length="mean")
         summaries = method.summarise(given.simulations.x[:200])
-        discrepancy[weight] = squared_mmd(summaries, method.summarise(x_obs))
-    assert discrepancy[10.0] < discrepancy[0.0] / 2
+        observed = method.summarise(x_obs)
+        discrepancy[weight] = squared_mmd(summaries, observed, length="mean")
+    # Over six training seeds 0.01 to 0.02, against 1.4 to 1.6 without weight.
+    assert discrepancy[10.0] < discrepancy[0.0] / 10
 
 
 def test_the_discrepancy_is_the_mean_over_all_pairs():

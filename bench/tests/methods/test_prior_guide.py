@@ -220,9 +220,14 @@ def test_the_new_prior_may_be_given_or_estimated(given):
     method.fit(materials(calibrated(1000) if given == "draws" else None), seed=0)
     draws = method.sample(NUM_DRAWS, X, seed=0)
     mean_error, covariance_error = errors(draws, *target(NARROW))
-    # The mixture between 1000 draws of each prior adds a few hundredths.
-    assert mean_error < MEAN_ERROR + 0.05
-    assert covariance_error < COVARIANCE_ERROR + 0.08
+    # A new prior that is estimated from 1000 draws moves the posterior by its own errors
+    # times the share of the prior in the posterior: 0.7 of a deviation, 0.5 of a variance.
+    estimated = 1 / 1000 if given == "draws" else 0.0
+    mean_noise = math.sqrt(1 / NUM_DRAWS + 0.7**2 * estimated)
+    covariance_noise = math.sqrt(2 / NUM_DRAWS + 2 * 0.5**2 * estimated)
+    # The mixture for the ratio of the two priors adds a few hundredths.
+    assert mean_error < SPREAD * mean_noise + 0.05
+    assert covariance_error < SPREAD * covariance_noise + 0.08
 
 
 def test_each_context_may_have_a_prior_of_its_own():

@@ -164,8 +164,9 @@ def test_the_posterior_is_never_shown_what_no_simulation_is_like():
     x = torch.tensor([[1e4, 0.0, 0.0]])
     shown = fitted("rnpe").corrections(x).x
     simulations = materials().simulations.x
-    assert (shown >= simulations.min(dim=0).values - 1.0).all()
-    assert (shown <= simulations.max(dim=0).values + 1.0).all()
+    # The tails of the density are about Gaussian: none of 600 values is six deviations out.
+    distance = (shown - simulations.mean(dim=0)) / simulations.std(dim=0)
+    assert distance.abs().max() < 6
     assert fitted("rnpe").sample(20, x, seed=0).isfinite().all()
 
 

