@@ -32,7 +32,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.base
-	$(ONE_THREAD) $(BIN)/python benchmarks/corrector_recipes.py
+	$(ONE_THREAD) $(BIN)/python bench/benchmarks/corrector_recipes.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/overhead.py
 
 docs: $(VENV)/.docs
