@@ -221,7 +221,7 @@ def commit() -> str:
             text=True,
             check=True,
             timeout=10,
-            # It only looks: whoever commits at the same time must not find a lock.
+            # It only reads: a commit at the same time must not find a lock.
             env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"},
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
