@@ -1,4 +1,8 @@
-"""Where work is done: this process, others of this machine, or a Dask cluster."""
+"""Where work is done: this process, others of this machine, or a Dask cluster.
+
+Each has a ``capacity``, the number of calls at once; ``start``, which begins a call and
+returns a future; and ``stop``, which ends all calls.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from joblib.externals.loky import ProcessPoolExecutor
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Cluster", "Processes", "ThisProcess", "Workers", "connect"]
+__all__ = ["Cluster", "Processes", "ThisProcess", "connect"]
 
 # Set before numpy and torch are loaded: later is too late for some of their libraries.
 ONE_THREAD = {
@@ -27,20 +31,6 @@ ONE_THREAD = {
 } | {"VECLIB_MAXIMUM_THREADS": "1"}
 # A busy scheduler may take a while to answer.
 SECONDS_TO_ANSWER = 10.0
-
-
-class Workers(Protocol):
-    """Where functions can be called."""
-
-    @property
-    def capacity(self) -> int:
-        """How many calls there may be at once."""
-
-    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
-        """Begin a call; its future has the result, or the error."""
-
-    def stop(self) -> None:
-        """End all calls."""
 
 
 class ThisProcess:
