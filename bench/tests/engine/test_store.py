@@ -221,7 +221,7 @@ class TestCommitted:
         row = "abc" if not field else file.read_text().splitlines()[-1] + field
         file.write_text(file.read_text() + row + "\n")
         with pytest.raises(ValueError, match=r"main_results\.csv, line 5: not as many"):
-            Store(tmp_path / "nothing", exported).committed()
+            _ = Store(tmp_path / "nothing", exported).committed
 
 
 def test_the_file_of_a_cell_is_plain_json(store):

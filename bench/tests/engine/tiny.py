@@ -45,9 +45,6 @@ class Tiny(Experiment):
     def cost(self, cell):
         return cell.settings.get("cost", 0.0)
 
-    def lines(self, rows):
-        return []
-
     def run(self, cell, models):
         out = models.folder.parent
         with (out / "log").open("a") as log:

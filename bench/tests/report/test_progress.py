@@ -1,6 +1,7 @@
 """Tests for progress: what is shown, and how long it is said to take."""
 
 import io
+import math
 
 import pytest
 from rich.console import Console
@@ -9,6 +10,7 @@ from bench.tests.report.fake import Fake, Second
 from ma_sbi_bench.engine.cell import Backbone
 from ma_sbi_bench.engine.reproduction import Estimate
 from ma_sbi_bench.engine.running import Done, Work
+from ma_sbi_bench.report import progress
 from ma_sbi_bench.report.progress import ProgressDisplay
 
 POSTERIOR = Backbone("slcp", "maf", 0, 100)
@@ -27,7 +29,7 @@ def test_time_left_comes_from_cells_of_the_same_method(tmp_path):
     estimate.update(Done(fast, 2.0))
     left = [_work(tmp_path, "rope", seed=1), _work(tmp_path, "npe", seed=1)]
     assert estimate.seconds(left) == pytest.approx((100 + 2) / 2)
-    # Of a method that nobody has seen: the mean of the experiment.
+    # For a new method: the mean of the experiment.
     assert estimate.seconds([_work(tmp_path, "new")]) == pytest.approx(51 / 2)
 
 
@@ -59,7 +61,8 @@ def _displayed(tmp_path, console):
     return display
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then(tmp_path):
+def test_without_a_terminal_there_is_a_line_now_and_then(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", math.inf)  # by share alone
     stream = io.StringIO()
     display = _displayed(tmp_path, Console(file=stream, width=200))
     lines = stream.getvalue().splitlines()

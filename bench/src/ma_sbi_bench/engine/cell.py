@@ -12,7 +12,7 @@ __all__ = ["Backbone", "Cell", "Measurement", "fingerprint"]
 
 
 def fingerprint(definition: Mapping[str, Any]) -> str:
-    """Name a definition by its contents, whatever the order of its entries."""
+    """Hash a definition; the order of its entries does not matter."""
     text = json.dumps(definition, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 

@@ -26,10 +26,11 @@ from ma_sbi_bench.engine.cell import Backbone, Cell
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.engine.store import Store
-from ma_sbi_bench.engine.workers import Cluster, Processes, ThisProcess, Workers
+from ma_sbi_bench.engine.workers import Cluster, Processes, ThisProcess
 
 __all__ = ["Done", "Work", "cells_in", "plan", "run"]
 
+Workers = ThisProcess | Processes | Cluster
 # A cell whose process dies this often is given up.
 MOST_DEATHS = 2
 # Cells seed the global generators of their process: two at a time would share them.

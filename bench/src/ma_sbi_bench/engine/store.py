@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,10 @@ class Store:
     def __init__(self, folder: str | Path, results: str | Path | None = None) -> None:
         self.folder = Path(folder)
         self.results = None if results is None else Path(results)
-        self._committed: dict[str, list[dict[str, Any]]] | None = None
 
     def __contains__(self, cell: Cell) -> bool:
         key = cell.key
-        return self._file(key).exists() or key in self.committed()
+        return self._file(key).exists() or key in self.committed
 
     def write(self, cell: Cell, measured: Iterable[Measurement], seconds: float) -> None:
         """Write the numbers of a finished cell, with versions and commit.
@@ -90,22 +89,20 @@ class Store:
             if file.exists():
                 found += _flatten(json.loads(file.read_text(encoding="utf-8")), key)
             else:
-                found += self.committed().get(key, [])
+                found += self.committed.get(key, [])
         return _typed(pd.DataFrame(found, columns=COLUMNS))
 
+    @cached_property
     def committed(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the committed rows of every cell, as they are in their file.
+        """The committed rows of every cell, as they are in their file.
 
         Raises:
             ValueError: If a file has keys of cells and not all columns.
         """
-        if self._committed is None:
-            known: dict[str, list[dict[str, Any]]] = {}
-            files = [] if self.results is None else sorted(self.results.glob("*.csv"))
-            for file in files:
-                known = _read_committed(file) | known
-            self._committed = known
-        return self._committed
+        known: dict[str, list[dict[str, Any]]] = {}
+        for file in sorted(self.results.glob("*.csv")) if self.results else ():
+            known = _read_committed(file) | known
+        return known
 
     def export(self, cells: Iterable[Cell], file: str | Path) -> int:
         """Write the rows of finished cells as a CSV file that a store can read.
@@ -221,7 +218,7 @@ def commit() -> str:
             text=True,
             check=True,
             timeout=10,
-            # It only looks: whoever commits at the same time must not find a lock.
+            # It only reads: a commit at the same time must not find a lock.
             env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"},
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):

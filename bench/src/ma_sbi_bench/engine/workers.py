@@ -1,4 +1,8 @@
-"""Where work is done: this process, others of this machine, or a Dask cluster."""
+"""Where work is done: this process, others of this machine, or a Dask cluster.
+
+Each has a ``capacity``, the number of calls at once; ``start``, which begins a call and
+returns a future; and ``stop``, which ends all calls.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from joblib.externals.loky import ProcessPoolExecutor
-
-from ma_sbi_bench.engine.store import written_whole
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Cluster", "Processes", "ThisProcess", "Workers", "connect"]
+__all__ = ["Cluster", "Processes", "ThisProcess", "connect"]
 
 # Set before numpy and torch are loaded: later is too late for some of their libraries.
 ONE_THREAD = {
@@ -28,23 +30,7 @@ ONE_THREAD = {
     for library in ("OMP", "MKL", "OPENBLAS", "BLIS", "NUMEXPR")
 } | {"VECLIB_MAXIMUM_THREADS": "1"}
 # A busy scheduler may take a while to answer.
-SECONDS_TO_ANSWER = 30.0
-# File that tells the folder of a run from another one of the same name.
-MARK = "folder.id"
-
-
-class Workers(Protocol):
-    """Where functions can be called."""
-
-    @property
-    def capacity(self) -> int:
-        """How many calls there may be at once."""
-
-    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
-        """Begin a call; its future has the result, or the error."""
-
-    def stop(self) -> None:
-        """End all calls."""
+SECONDS_TO_ANSWER = 10.0
 
 
 class ThisProcess:
@@ -192,7 +178,7 @@ def connect(address: str) -> Client:
 
 def _call(function: Callable[[Any], Any], given: Any, mark: str) -> Any:
     """Call a function on a worker, if it sees the folder."""
-    if _read_mark(given.out) != mark:
+    if not (given.out / mark).exists():
         raise FileNotFoundError(
             f"the worker on {platform.node()} does not see the folder {given.out}"
         )
@@ -200,13 +186,8 @@ def _call(function: Callable[[Any], Any], given: Any, mark: str) -> Any:
 
 
 def _mark(folder: Path) -> str:
-    """Mark a folder, so that a worker can tell it from another one of that name."""
-    if not _read_mark(folder):
-        with written_whole(folder / MARK) as unfinished:
-            unfinished.write_text(uuid.uuid4().hex, encoding="utf-8")
-    return _read_mark(folder)
-
-
-def _read_mark(folder: Path) -> str:
-    file = folder / MARK
-    return file.read_text(encoding="utf-8") if file.exists() else ""
+    """Return the name of a file that no other folder has, even one of the same name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = next(folder.glob("*.folder"), folder / f"{uuid.uuid4().hex}.folder")
+    mark.touch()
+    return mark.name

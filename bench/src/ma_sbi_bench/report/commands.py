@@ -69,7 +69,7 @@ def prepare(
         results = RESULTS
     experiments = [one for name, one in EXPERIMENTS.items() if name in wanted]
     found = Reproduction(experiments, budget, out, results)
-    found.store.committed()  # so that a broken file is refused before any work
+    _ = found.store.committed  # so that a broken file is refused before any work
     return found
 
 

@@ -50,25 +50,25 @@ RULE = {
     "the width of our 95 % interval and m our number of test cases over the paper's. m is "
     "4 on SLCP, where we have 48 and the paper three observations in four regimes, counted "
     "as twelve; it is 1 elsewhere. Where the paper prints an interval, that is its noise.",
-    "too noisy": "The same, but so would nearly anything be: noise explains more than 50 "
+    "too noisy": "The same, but nearly any figure would agree: noise explains more than 50 "
     "points of a share and half of the paper's, 0.1 of C2ST, half of an error, or a whole "
     "gap.",
-    "better": "It differs by more: the method, whoever's it is, does better than the paper "
+    "better": "It differs by more: the method, ours or a rival, does better than the paper "
     "says.",
-    "not reproduced": "It differs by more in any other way.",
+    "not reproduced": "It differs by more, and is not better.",
     "what is judged": "The share of the gap that is closed where the paper gives one, else "
     "the metric itself. Less harm than the paper's is judged by the metric, since a share "
     "of harm is small where the gap is wide.",
     "no verdict": "There is no interval, or no gap to close.",
     "implied": "The share of the gap that the paper's own raw values give, which is not "
     "always the one that it prints.",
-    "counts": "A figure that stands in several tables counts in each of them.",
+    "counts": "A figure that is in several tables counts in each of them.",
 }
 """How a verdict is made, by the words that the tables use."""
 CLAIMS_RULE = (
-    "A claim holds if our 95 % intervals (single values, where there is no noise to speak "
-    "of) leave no other reading, fails if they exclude it, and is open if they allow both; "
-    "one on several tasks holds in part if it holds on some of them."
+    "A claim holds if it is true of all values in our 95 % intervals (single values, where "
+    "noise is negligible), fails if it is true of none, and is open otherwise. One on "
+    "several tasks holds in part if it holds on some of them."
 )
 QUICK_WARNING = (
     "This is a quick run: few simulations, observations and draws. It shows that "
@@ -78,6 +78,7 @@ QUICK_WARNING = (
 OWN_METHODS = ("ma_sbi_paper", "stochastic", "matched")
 # What other programs are given of a line.
 LINE = ("table", "labels", "metric", "raw", "closed", "log_score", "verdict", "note")
+NOTHING_TO_RUN = Entry("nothing to run", 1.0)
 # Outcomes of claims: as verbs, and the verdict whose colour each has.
 OUTCOMES: dict[str, tuple[str, Verdict]] = {
     "holds": ("hold", "reproduced"),
@@ -118,7 +119,7 @@ class Section:
         presentation: How its rows are shown.
         missing: Why the other cells cannot be run here; empty if they can.
         lines: Ours beside the paper's.
-        problem: Why there are no lines, should they fail.
+        problem: Why the lines could not be made; empty if they were.
     """
 
     experiment: Experiment
@@ -135,7 +136,8 @@ class Section:
             lines = tuple(self.presentation.lines(self.rows)) if self.has_results else ()
             object.__setattr__(self, "lines", lines)
         except Exception as error:  # noqa: BLE001 (shown, and the others are made)
-            object.__setattr__(self, "problem", in_one_line(error))
+            reason = f"The tables of {self.experiment.name} could not be made: "
+            object.__setattr__(self, "problem", reason + in_one_line(error))
 
     @property
     def has_results(self) -> bool:
@@ -147,20 +149,13 @@ class Section:
         """Lines of the paper by verdict; those without one under the empty text."""
         return Counter(line.verdict for line in self.lines if _in_paper(line))
 
-    @property
-    def warning(self) -> str:
-        """That the tables could not be made; empty if they were."""
-        name = self.experiment.name
-        said = f"The tables of {name} could not be made: {self.problem}"
-        return said if self.problem else ""
-
     def blocks(self, *, figures: bool = True) -> Iterator[Block]:
         """Show all of it; figures are drawn in the style that is set."""
         yield Paragraph(self._about, "faint")
         if self.experiment.note:
             yield Paragraph(self.experiment.note)
-        if self.warning:
-            yield Paragraph(self.warning, "warning")
+        if self.problem:
+            yield Paragraph(self.problem, "warning")
         yield from make_tables(self.lines)
         if figures:
             yield from self._draw()
@@ -170,12 +165,11 @@ class Section:
 
     @property
     def _about(self) -> str:
-        place, num = self.experiment.place, len(self.cells)
+        place, done, num = self.experiment.place, self.num_finished, len(self.cells)
         said = f"In the paper: {place}. " if place else ""
         said += f"Experiment `{self.experiment.name}`"
-        said += f", {self.num_finished} of {num} cells finished" if num else ""
-        provisional = ", so its verdicts are provisional"
-        return said + (provisional if self.num_finished < num else "") + "."
+        said += f", {done} of {num} cells finished" if num else ""
+        return said + (", so its verdicts are provisional." if done < num else ".")
 
     def _draw(self) -> list[Drawn] | list[Paragraph]:
         captions, own = self.presentation.captions, self.experiment.name
@@ -235,7 +229,7 @@ class Report:
     @property
     def warnings(self) -> list[str]:
         """What could not be made."""
-        return [section.warning for section in self.sections if section.warning]
+        return [section.problem for section in self.sections if section.problem]
 
     @property
     def conclusion(self) -> str:
@@ -278,17 +272,12 @@ class Report:
             name: Entry(name, order, colour)
             for order, (name, (_, colour)) in enumerate(OUTCOMES.items())
         }
-        rows = tuple(
-            (
-                words(one.said),
-                outcomes[one.outcome],
-                words(one.found),
-                words(titles[one.experiment]),
-            )
-            for one in self.judged_claims
-        )
+        rows = []
+        for one in self.judged_claims:
+            found, title = words(one.found), words(titles[one.experiment])
+            rows.append((words(one.said), outcomes[one.outcome], found, title))
         heads = ("claim", "outcome", "ours [95 %]", "experiment")
-        return Table("What the paper claims", tuple(map(Column, heads)), rows)
+        return Table("What the paper claims", tuple(map(Column, heads)), tuple(rows))
 
     @property
     def own_rows(self) -> Table:
@@ -312,17 +301,12 @@ class Report:
         """Verdicts of each experiment."""
         rows = []
         for section in self.sections:
+            title, place = section.experiment.title, section.experiment.place
+            counts = (section.verdicts[name] for name in (*VERDICTS, ""))
+            entries = [Entry(str(count or ""), count) for count in counts]
             num, total = section.num_finished, len(section.cells)
-            done = f"{num} of {total}" if total else "nothing to run"
-            counts = [section.verdicts[name] for name in (*VERDICTS, "")]
-            rows.append(
-                (
-                    words(section.experiment.title),
-                    *(Entry(str(count or ""), count) for count in counts),
-                    Entry(done, num / total if total else 1.0),
-                    words(section.experiment.place),
-                )
-            )
+            done = Entry(f"{num} of {total}", num / total) if total else NOTHING_TO_RUN
+            rows.append((words(title), *entries, done, words(place)))
         heads = (*VERDICTS, "no verdict", "cells finished")
         numbers = (Column(head, numeric=True) for head in heads)
         columns = (Column("experiment"), *numbers, Column("in the paper"))

@@ -32,8 +32,7 @@ def write_markdown(report: Report, path: Path) -> list[str]:
     """
     folder = path.with_suffix("")
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    warnings = []
-    names = []
+    warnings, names = [], []
     back = f"[All results](../{path.name})"
     for section in report.shown:
         name = section.experiment.name
@@ -41,37 +40,26 @@ def write_markdown(report: Report, path: Path) -> list[str]:
             blocks = list(section.blocks())
             parts = [_block(one, folder) for one in blocks]
         _write(folder / f"{name}.md", report.heading(section), [*parts, back])
-        names.append(name)
+        names.append(f"{folder.name}/{name}")
         warnings += warnings_in(blocks)
-    pages = {
-        one.experiment.title: f"{folder.name}/{one.experiment.name}.md"
-        for one in report.shown
-    }
+    links = {one.experiment.title: f"{one.experiment.name}.md" for one in report.shown}
     own = report.own_rows
     if own.rows:
-        links = {title: Path(page).name for title, page in pages.items()}
         _write(folder / f"{OWN}.md", own.title, [_table(own, links), back])
-        names.append(OWN)
+        names.append(f"{folder.name}/{OWN}")
+    below = {title: f"{folder.name}/{page}" for title, page in links.items()}
     parts = [
         "Every table and figure of the paper that can be computed, with ours beside the "
         "paper's. These pages are generated: `ma-sbi reproduce all`, then `ma-sbi report "
         "--markdown FILE`.",
         *(_block(one, folder) for one in report.headline),
-        *(_block(one, folder, pages) for one in report.overview),
+        *(_block(one, folder, below) for one in report.overview),
         f"[{own.title}: all its figures]({folder.name}/{OWN}.md)" if own.rows else "",
         "## How a verdict is made",
         _facts(RULE),
         "## Where the numbers come from",
         _facts(report.provenance.facts),
-        "\n".join(
-            [
-                "```{toctree}",
-                ":hidden:",
-                "",
-                *(f"{folder.name}/{one}" for one in names),
-                "```",
-            ]
-        ),
+        "\n".join(["```{toctree}\n:hidden:\n", *names, "```"]),
     ]
     _write(path, report.title, parts)
     return warnings

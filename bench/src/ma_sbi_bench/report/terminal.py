@@ -39,7 +39,7 @@ def render_report(report: Report) -> RenderableType:
         parts += [*_render(section.blocks(figures=False)), Text("")]
     parts.append(Text(report.title, style="bold"))
     parts += _render([*report.overview, *report.headline])
-    parts.append(Text("How verdicts are made is on every page of ma-sbi report."))
+    parts.append(Text("Every page that ma-sbi report writes says how a verdict is made."))
     parts += [Text(f"{name}: {fact}") for name, fact in report.provenance.facts.items()]
     return Group(*parts)
 
