@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 
 from ma_sbi_bench.engine.store import COLUMNS
-from ma_sbi_bench.tables.trial_lines import PaperLine, per_observation, view_lines
+from ma_sbi_bench.tables.methods_compared import DECOMPOSITION, MAIN_RESULTS
+from ma_sbi_bench.tables.sweeps import CALIBRATION_SIZE, ROPE_SWEEPS
+from ma_sbi_bench.tables.trial_lines import (
+    PaperLine,
+    in_paper,
+    labelled,
+    per_observation,
+    view_lines,
+)
 from ma_sbi_bench.trials.table import View
 
 VIEW = View("t")
@@ -157,3 +165,59 @@ def test_an_infinite_value_leaves_the_papers_share_in_its_place():
     assert np.isnan(share.value)
     assert share.paper == 7
     assert share.reason == "a value is infinite"
+
+
+def printed_for(table, method, view=0, **known):
+    known = {"backbone": "ddpm"} | known
+    return in_paper(table, table.views[view], pd.Series(row(method, [0.0], **known)))
+
+
+def test_the_paper_is_found_by_task_backbone_and_method():
+    assert printed_for(MAIN_RESULTS, "rope_emd") == PaperLine(0.772, 28, 0.784, 0.742)
+    assert printed_for(MAIN_RESULTS, "npe") == PaperLine(0.784, None, 0.784, 0.742)
+    assert printed_for(MAIN_RESULTS, "rope_emd", backbone="maf") == PaperLine()
+
+
+def test_the_paper_is_found_at_a_point_of_a_sweep():
+    found = printed_for(CALIBRATION_SIZE, "rope_emd", n_cal=100)
+    assert found == PaperLine(0.777, None, 0.786, 0.741)
+    at = [
+        printed_for(ROPE_SWEEPS, "rope_paper", view, backbone="maf", **{column: 200.0}).raw
+        for view, column in enumerate(("N_s", "N_o"))
+    ]
+    assert at == [0.919, 0.863]
+    assert printed_for(ROPE_SWEEPS, "npe", N_s=np.nan) == PaperLine()
+
+
+def test_ends_that_vary_in_the_paper_alone_are_not_compared():
+    found = printed_for(CALIBRATION_SIZE, "npe", n_cal=500)
+    assert found == PaperLine(None, None, 0.784, 0.742)
+
+
+def test_more_of_a_part_is_not_better():
+    better = {
+        method: printed_for(DECOMPOSITION, method, context="informative").better
+        for method in ("ma_sbi_paper_marginal", "ma_sbi_paper_conditional", "ma_sbi_paper")
+    }
+    assert list(better.values()) == ["", "", "higher"]
+
+
+def test_columns_follow_from_settings():
+    made = [
+        row("rope_paper", [0.0], settings={"options": {}}),
+        row("rope_paper", [0.0], settings={"options": {"num_simulations": 200}}),
+        row("rope_paper", [0.0], settings={"options": {}, "unlabelled": 38}),
+        row("rope", [0.0], settings={"options": {}}),
+        row("rope", [0.0], settings={"options": {"gamma": 0.1, "tau": 0.9}}),
+    ]
+    found = labelled(pd.DataFrame(made), ["N_s", "N_o", "gamma", "tau", "method"])
+    columns = {name: found[name].tolist() for name in ("N_s", "N_o", "gamma", "tau")}
+    nan = float("nan")
+    expected = {
+        "N_s": [2000, 200, nan, nan, nan],
+        "N_o": [12, nan, 50, nan, nan],
+        "gamma": [nan, nan, nan, 0.5, 0.1],
+        "tau": [nan, nan, nan, nan, 0.9],
+    }
+    for name, values in expected.items():
+        np.testing.assert_array_equal(columns[name], values)

@@ -52,12 +52,13 @@ ALL_CASES = frozenset(
 )
 """Forms that are tested on all cases where observations are few, others on some.
 
-Tables compare what both have. It is part of the key of a cell: a form that joins or leaves
-has to be run again.
+Their fit takes far longer than a test, so that all cases cost little more. Tables compare
+the cases that both have. The choice is part of the key of a cell: a form that joins or
+leaves has to be run again.
 """
 
-# As the paper ran them: twelve test rows at a time.
 SETTINGS: dict[str, dict[str, Any]] = {
+    # As the paper ran them: twelve test rows at a time.
     "rope_paper": {"together": 12},
     "rope_paper_ot_only": {"together": 12},
     # It is trained on the observations to be analysed; its authors use 1000 simulations.

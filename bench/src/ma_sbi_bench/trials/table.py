@@ -20,8 +20,8 @@ __all__ = ["EXTRA_ROWS", "Block", "Curves", "Point", "TrialTable", "View"]
 EXTRA_ROWS = ("prior", "ma_sbi_marginal", "ma_sbi_shuffled", "exact")
 """Rows that every table has beside the methods it compares."""
 
-# Seconds of the slowest, on one thread, in about any task. They decide what starts first,
-# and nothing else.
+# Seconds that the slowest take on one thread, roughly, on any task. They decide what starts
+# first, and nothing else.
 SECONDS = {
     "prior_guide": 300.0,
     "prior_guide_jacobian": 400.0,

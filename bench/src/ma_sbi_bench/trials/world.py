@@ -149,7 +149,7 @@ def _blurred(
 
 
 def _treated(how: str, calibration: Draws, test: Draws, rng: Any) -> tuple[Draws, Draws]:
-    """Exchange the contexts, or leave out the calibration rows that tests have."""
+    """Replace contexts, or leave out calibration rows whose text the test has."""
     if how == "shuffled":
         shuffled = rng.permutation(calibration.context).tolist()
         return calibration._replace(context=shuffled), test
