@@ -42,22 +42,28 @@ class Presentation:
     captions: Mapping[str, str] = field(default_factory=dict)
 
 
-def _of(shown: Any) -> Presentation:
-    """Collect what a module or an experiment says of its rows."""
-    captions = getattr(shown, "CAPTIONS", None) or getattr(shown, "captions", dict)()
-    return Presentation(shown.lines, getattr(shown, "figures", lambda rows: {}), captions)
+def _of_trials(table: Any) -> Presentation:
+    """Present a table of trials, with figures if it has any."""
+    if not hasattr(table, "figures"):
+        return Presentation(table.lines)
+    return Presentation(table.lines, table.figures, table.captions())
 
 
-MODULES = {
-    "schematic": schematic,
-    "theorem_1": theorem_1,
-    "sharpness": sharpness,
-    "channels": channels,
-    "exclusion": exclusion,
-    "compute": compute,
-    "covid": covid,
-    "instructions": instructions,
+OTHERS = {
+    "schematic": Presentation(schematic.lines, schematic.figures, schematic.CAPTIONS),
+    "theorem_1": Presentation(theorem_1.lines),
+    "sharpness": Presentation(sharpness.lines, sharpness.figures, sharpness.CAPTIONS),
+    "channels": Presentation(channels.lines, channels.figures, channels.CAPTIONS),
+    "exclusion": Presentation(exclusion.lines),
+    "compute": Presentation(compute.lines),
+    "covid": Presentation(covid.lines, covid.figures, covid.CAPTIONS),
+    "instructions": Presentation(
+        instructions.lines, instructions.figures, instructions.CAPTIONS
+    ),
 }
+"""Experiments that are no tables of trials."""
+
 PRESENTATIONS: dict[str, Presentation] = {
-    name: _of(MODULES.get(name, one)) for name, one in EXPERIMENTS.items()
+    name: OTHERS.get(name) or _of_trials(one) for name, one in EXPERIMENTS.items()
 }
+"""How each experiment is shown, by its name."""
