@@ -1,13 +1,18 @@
 """Experiments on real data, with losses that are made up."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 
 from ma_sbi.protocols import Corrections
+from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.real.covid.table import COVID
 from ma_sbi_bench.real.experiment import Part, RealExperiment, conditional_part
+from ma_sbi_bench.real.instructions.table import INSTRUCTIONS
 
 TOY = RealExperiment(
     name="toy",
@@ -91,3 +96,11 @@ def test_the_parts_of_a_shift_add_up_to_it():
     marginal = Corrections(x[None] - 2.0, zero, zero)
     conditional = conditional_part(x, whole, marginal)
     torch.testing.assert_close(conditional.x, x[None] - 3.0)
+
+
+@pytest.mark.parametrize("experiment", [COVID, INSTRUCTIONS], ids=lambda one: one.name)
+def test_a_description_can_be_sent_to_another_process(experiment):
+    sent = pickle.loads(pickle.dumps(experiment))  # noqa: S301 (our own)
+    assert [cell.key for cell in sent.cells(Budget())] == [
+        cell.key for cell in experiment.cells(Budget())
+    ]

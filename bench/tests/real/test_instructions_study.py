@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from ma_sbi_bench.real.instructions.study import (
-    Cells,
+    Cases,
     InstructionStudy,
-    cut_cells,
-    simulated_cells,
+    cut_cases,
+    simulated_cases,
 )
 from ma_sbi_bench.tasks import DDM, ddm_log_density
 from ma_sbi_bench.tasks.ddm import GRID, simulate_trials
@@ -57,12 +57,12 @@ def trials(boundaries, num_subjects=8, num=300, seed=0):
 
 @pytest.fixture(scope="module")
 def study():
-    cells = cut_cells(trials({"speed": 0.9, "accuracy": 1.5}))
-    return InstructionStudy(cells, TASK, MomentPosterior(), num_samples=50)
+    cases = cut_cases(trials({"speed": 0.9, "accuracy": 1.5}))
+    return InstructionStudy(cases, TASK, MomentPosterior(), num_samples=50)
 
 
 class PriorPosterior:
-    """Learns nothing: the same draws for every cell."""
+    """Learns nothing: the same draws for every case."""
 
     dim_x = MomentPosterior.dim_x
 
@@ -72,32 +72,32 @@ class PriorPosterior:
 
 
 def test_the_prior_has_the_loss_of_a_posterior_that_learns_nothing(study):
-    idle = InstructionStudy(study.cells, TASK, PriorPosterior(), num_samples=1000)
+    idle = InstructionStudy(study.cases, TASK, PriorPosterior(), num_samples=1000)
     expected = idle.losses(idle.corrections("NPE"))
     np.testing.assert_allclose(idle.prior_losses(), expected, atol=0.1)
     assert idle.prior_losses().mean() > study.losses(study.corrections("NPE")).mean()
 
 
-def test_cells_divide_the_trials_without_loss():
+def test_cases_divide_the_trials_without_loss():
     data = trials({"a": 1.0, "b": 1.0}, num_subjects=2)
-    cells = cut_cells(data)
-    assert len(cells) == 4
-    assert cells.fitted.shape == (4, 100)
-    every = np.concatenate([cells.fitted.flatten().numpy(), *cells.held_out])
+    cases = cut_cases(data)
+    assert len(cases) == 4
+    assert cases.fitted.shape == (4, 100)
+    every = np.concatenate([cases.fitted.flatten().numpy(), *cases.held_out])
     signed = np.where(data["correct"] == 1, data["rt"], -data["rt"])
     signed = signed[np.abs(signed) <= 3]
     np.testing.assert_allclose(np.sort(every), np.sort(signed))
-    assert torch.equal(cut_cells(data).fitted, cells.fitted)
-    assert not torch.equal(cut_cells(data, seed=1).fitted, cells.fitted)
+    assert torch.equal(cut_cases(data).fitted, cases.fitted)
+    assert not torch.equal(cut_cases(data, seed=1).fitted, cases.fitted)
 
 
-def test_short_cells_are_named_and_left_out():
+def test_short_cases_are_named_and_left_out():
     data = trials({"a": 1.0, "b": 1.0}, num_subjects=2)
     few = data.drop(data[(data.subject == "s1") & (data.regime == "b")].index[50:])
-    with pytest.warns(UserWarning, match="1 cells with fewer than 120 trials .* s1/b"):
-        assert len(cut_cells(few)) == 3
+    with pytest.warns(UserWarning, match="1 cases with fewer than 120 trials .* s1/b"):
+        assert len(cut_cases(few)) == 3
     with pytest.raises(ValueError, match="at least two regimes"):
-        cut_cells(data[data.regime == "a"])
+        cut_cases(data[data.regime == "a"])
 
 
 def test_matching_takes_the_effect_on_the_boundary_away(study):
@@ -120,13 +120,13 @@ def test_regimes_between_subjects_are_compared_between_groups():
     slow = trials({"accuracy": 1.5}, num_subjects=4, seed=1)
     slow["subject"] += "x"
     study = InstructionStudy(
-        cut_cells(pd.concat([fast, slow])), TASK, MomentPosterior(), num_samples=20
+        cut_cases(pd.concat([fast, slow])), TASK, MomentPosterior(), num_samples=20
     )
     effect = study.effect(study.corrections("NPE"), "speed", "accuracy")
     assert effect.loc["a", "effect"] == pytest.approx(-0.6, abs=0.25)
     shuffled = study.shuffled(0)
-    assert sorted(shuffled) == sorted(study.cells.table["regime"])
-    assert (shuffled != study.cells.table["regime"]).any()
+    assert sorted(shuffled) == sorted(study.cases.table["regime"])
+    assert (shuffled != study.cases.table["regime"]).any()
 
 
 def test_losses_are_near_the_entropy_of_well_explained_responses():
@@ -138,31 +138,31 @@ def test_losses_are_near_the_entropy_of_well_explained_responses():
         def sample(self, num_samples, x, *, seed=None):
             return theta.expand(num_samples, len(x), -1)
 
-    cells = cut_cells(trials({"a": 1.2, "b": 1.2}, num_subjects=3, num=3100))
-    cells = simulated_cells(cells, theta.expand(3, -1), seed=3)
-    study = InstructionStudy(cells, TASK, Known(), num_samples=200)
+    cases = cut_cases(trials({"a": 1.2, "b": 1.2}, num_subjects=3, num=3100))
+    cases = simulated_cases(cases, theta.expand(3, -1), seed=3)
+    study = InstructionStudy(cases, TASK, Known(), num_samples=200)
     found = study.losses(study.corrections("NPE")).mean()
-    signed = torch.cat(cells.held_out)
+    signed = torch.cat(cases.held_out)
     entropy = -ddm_log_density(signed.abs(), signed > 0, theta[0]).mean().item()
     # Kernels of 0.15 s blur a density that rises within 0.2 s.
     assert entropy < found < entropy + 0.35
 
 
-def test_simulated_cells_imitate_the_shape_of_the_cells(study):
+def test_simulated_cases_imitate_the_shape_of_the_cases(study):
     theta = torch.tensor([1.5, 1.2, 0.3]).expand(8, -1)
-    imitation = simulated_cells(study.cells, theta)
-    assert isinstance(imitation, Cells)
-    assert imitation.fitted.shape == study.cells.fitted.shape
+    imitation = simulated_cases(study.cases, theta)
+    assert isinstance(imitation, Cases)
+    assert imitation.fitted.shape == study.cases.fitted.shape
     assert [len(one) for one in imitation.held_out] == [
-        len(one) for one in study.cells.held_out
+        len(one) for one in study.cases.held_out
     ]
 
 
 def test_a_subject_has_no_part_in_its_own_correction(study):
-    fitted = study.cells.fitted.clone()
-    own = np.array(study.cells.table["subject"] == "s0")
+    fitted = study.cases.fitted.clone()
+    own = np.array(study.cases.table["subject"] == "s0")
     fitted[own] *= 0.5
-    changed = Cells(study.cells.table, fitted, study.cells.held_out)
+    changed = Cases(study.cases.table, fitted, study.cases.held_out)
     other = InstructionStudy(changed, TASK, MomentPosterior(), num_samples=50)
     for method in ("matched", "stochastic"):
         before, after = (
@@ -177,11 +177,11 @@ def test_a_subject_has_no_part_in_its_own_correction(study):
 
 def test_bad_choices_are_refused(study):
     with pytest.raises(ValueError, match="num_trials must be a positive integer"):
-        cut_cells(trials({"a": 1.0}, num_subjects=1), 0)
+        cut_cases(trials({"a": 1.0}, num_subjects=1), 0)
     unknown = trials({"a": 1.0, "b": 1.0}, num_subjects=1).assign(correct=2)
     with pytest.raises(ValueError, match="'correct' in trials must be 0 or 1"):
-        cut_cells(unknown)
+        cut_cases(unknown)
     with pytest.raises(ValueError, match="method must be one of NPE, matched"):
         study.corrections("magic")
     with pytest.raises(ValueError, match="200 trials must be as many as the 100"):
-        InstructionStudy(study.cells, DDM(200), MomentPosterior())
+        InstructionStudy(study.cases, DDM(200), MomentPosterior())

@@ -70,7 +70,7 @@ def test_matching_takes_the_effect_out_of_the_boundary(lines):
 def test_few_subjects_have_wide_intervals():
     table = pd.DataFrame({"subject": list("aabbcc"), "regime": ["speed", "accuracy"] * 3})
     study = SimpleNamespace(
-        cells=SimpleNamespace(table=table),
+        cases=SimpleNamespace(table=table),
         effect=lambda *_: pd.DataFrame({"effect": [1.0, 2.0, 3.0], "error": 0.1}),
     )
     found = {one.metric: one.values[0] for one in _effects(study, None, SMALL)}

@@ -29,7 +29,7 @@ from ma_sbi_bench.real.covid.windows import covid_windows
 from ma_sbi_bench.real.instructions.study import (
     NUM_TRIALS,
     file_of,
-    load_cells,
+    load_cases,
     trials_backbone,
 )
 from ma_sbi_bench.real.source import missing_file
@@ -177,7 +177,7 @@ def _load(cell: Cell, models: Models) -> Case:
         x_obs = torch.as_tensor(windows.counts, dtype=torch.float64).log1p().float()
     else:
         simulator = DDM(NUM_TRIALS)
-        subjects = load_cells(RESPONSE_TIMES[cell.task], seed=cell.seed)
+        subjects = load_cases(RESPONSE_TIMES[cell.task], seed=cell.seed)
         regime = subjects.table["regime"].tolist()
         x_obs = density_summary(subjects.fitted).float()
     if cell.method == "predicted":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -48,23 +47,19 @@ class Presentation:
     captions: Mapping[str, str] = field(default_factory=dict)
 
 
-MODULES = {
-    "schematic": schematic,
-    "theorem_1": theorem_1,
-    "sharpness": sharpness,
-    "channels": channels,
-    "exclusion": exclusion,
-    "compute": compute,
-    "covid": covid,
-    "instructions": instructions,
+OTHERS = {
+    "schematic": Presentation(schematic.lines, schematic.figures, schematic.CAPTIONS),
+    "theorem_1": Presentation(theorem_1.lines),
+    "sharpness": Presentation(sharpness.lines, sharpness.figures, sharpness.CAPTIONS),
+    "channels": Presentation(channels.lines, channels.figures, channels.CAPTIONS),
+    "exclusion": Presentation(exclusion.lines),
+    "compute": Presentation(compute.lines),
+    "covid": Presentation(covid.lines, covid.figures, covid.CAPTIONS),
+    "instructions": Presentation(
+        instructions.lines, instructions.figures, instructions.CAPTIONS
+    ),
 }
-
-
-def _of_module(module: ModuleType) -> Presentation:
-    """Present an experiment by the functions of its module."""
-    if not hasattr(module, "figures"):
-        return Presentation(module.lines)
-    return Presentation(module.lines, module.figures, module.CAPTIONS)
+"""Experiments that are no tables of trials."""
 
 
 def _of_trials(table: TrialTable) -> Presentation:
@@ -85,7 +80,7 @@ def _of_trials(table: TrialTable) -> Presentation:
 
 
 PRESENTATIONS: dict[str, Presentation] = {
-    name: _of_trials(one) if isinstance(one, TrialTable) else _of_module(MODULES[name])
+    name: _of_trials(one) if isinstance(one, TrialTable) else OTHERS[name]
     for name, one in EXPERIMENTS.items()
 }
 """How each experiment is shown, by its name."""

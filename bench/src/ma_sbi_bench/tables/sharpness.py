@@ -46,7 +46,7 @@ LAWS: dict[str, dict[str, Any]] = {
 RHOS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 # The paper's sweep begins here, and says between what its ratios lie.
 LEAST_RHO = 0.3
-ENDS = ("smallest", "largest")
+ENDS = {"smallest": min, "largest": max}
 RARE = 1e-4
 
 EXACT = "Ratio with the exact information"
@@ -177,25 +177,20 @@ def _with_estimate(found: dict[str, np.ndarray], i: int) -> Compared:
 
 def _ratio_lines(table: str, ratios: dict[tuple[str, float], Compared]) -> list[Line]:
     """Make a line for each ratio, after those of the ends of the paper's range."""
+    made = [
+        Line(table, {"law": law, "rho": rho}, ratio, metric="ratio")
+        for (law, rho), ratio in ratios.items()
+    ]
     inside = [
-        one
-        for (_, rho), one in ratios.items()
-        if rho >= LEAST_RHO and not math.isnan(one.value)
+        ratio
+        for (_, rho), ratio in ratios.items()
+        if rho >= LEAST_RHO and not math.isnan(ratio.value)
     ]
-    named: list[tuple[str, str | float, Compared]] = [
-        (law, rho, one) for (law, rho), one in ratios.items()
-    ]
-    if inside:
-        by_value = sorted(inside, key=lambda one: one.value)
-        ends = [
-            replace(by_value[at], **beside(printed(*RATIO, axis=end)))
-            for at, end in zip((0, -1), ENDS, strict=True)
-        ]
-        between = f"{LEAST_RHO} to {max(RHOS)}"
-        named[:0] = [
-            (f"{end} of all", between, one) for end, one in zip(ENDS, ends, strict=True)
-        ]
-    return [
-        Line(table, {"law": law, "rho": rho}, one, metric="ratio")
-        for law, rho, one in named
-    ]
+    if not inside:
+        return made
+    for end, pick in reversed(ENDS.items()):
+        ratio = pick(inside, key=lambda one: one.value)
+        labels = {"law": f"{end} of all", "rho": f"{LEAST_RHO} to {max(RHOS)}"}
+        ratio = replace(ratio, **beside(printed(*RATIO, axis=end)))
+        made.insert(0, Line(table, labels, ratio, metric="ratio"))
+    return made

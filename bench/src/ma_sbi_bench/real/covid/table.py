@@ -101,6 +101,10 @@ def _settings(
     return settings
 
 
+def _file(setting: str) -> str:
+    return COVID_FILE
+
+
 def _world(cell: Cell) -> dict[str, Any]:
     shared = ("countries", "simulated", "windows", "draws", "posterior")
     return {name: cell.settings[name] for name in shared}
@@ -186,7 +190,7 @@ COVID = RealExperiment(
     block=BLOCK,
     unit="nats per window",
     digits=2,
-    file=lambda setting: COVID_FILE,
+    file=_file,
     settings=_settings,
     world=_world,
     prepare=_prepare,

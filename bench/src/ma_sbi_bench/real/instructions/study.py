@@ -1,7 +1,7 @@
 """Response times under instructions: what a matched correction does to real people.
 
 The posterior of a drift-diffusion simulator explains a part of the trials of each subject
-and regime, a *cell*; the other trials show how well. Corrections are learned from the other
+and regime, a *case*; the other trials show how well. Corrections are learned from the other
 subjects.
 
 Real speed or accuracy instructions change how much evidence people wait for: the boundary,
@@ -50,12 +50,12 @@ from ma_sbi_bench.tasks.ddm import DDM, GRID, density_summary, simulate_trials
 __all__ = [
     "EVANS_HAWKINS",
     "NUM_TRIALS",
-    "Cells",
+    "Cases",
     "InstructionStudy",
-    "cut_cells",
+    "cut_cases",
     "file_of",
-    "load_cells",
-    "simulated_cells",
+    "load_cases",
+    "simulated_cases",
     "trials_backbone",
 ]
 
@@ -66,7 +66,7 @@ NUM_TRIALS = 100
 # Beyond the last cells of the summary it knows no density.
 LONGEST = 3.0
 FEWEST_HELD_OUT = 20
-POOL_PER_CELL = 50
+POOL_PER_CASE = 50
 # With a density of zero, one outlying response would decide everything.
 FLOOR = 1e-3
 
@@ -81,21 +81,21 @@ def file_of(data: str) -> str:
     return EVANS_HAWKINS_FOLDER if data == EVANS_HAWKINS else RESPONSE_TIMES_FILE
 
 
-def load_cells(data: str, *, seed: int) -> Cells:
+def load_cases(data: str, *, seed: int) -> Cases:
     """Load the trials of a data set, and divide those of each subject and regime."""
     own = data == EVANS_HAWKINS
     trials = load_evans_hawkins() if own else load_response_times(data)
-    return cut_cells(trials, NUM_TRIALS, seed=seed)
+    return cut_cases(trials, NUM_TRIALS, seed=seed)
 
 
 @dataclass(frozen=True)
-class Cells:
+class Cases:
     """Trials of subjects under regimes.
 
     Attributes:
-        table: One row per cell: ``subject``, ``regime``, ``num_held_out``.
+        table: One row per case: ``subject``, ``regime``, ``num_held_out``.
         fitted: Signed times that the posterior sees, shape ``(n, num_trials)``.
-        held_out: Signed times that score it, one array per cell.
+        held_out: Signed times that score it, one array per case.
     """
 
     table: pd.DataFrame
@@ -106,23 +106,23 @@ class Cells:
         return len(self.table)
 
 
-def cut_cells(
+def cut_cases(
     trials: pd.DataFrame, num_trials: int = NUM_TRIALS, *, seed: int = 0
-) -> Cells:
+) -> Cases:
     """Divide the trials of each subject and regime into two parts at random.
 
     Args:
         trials: ``subject``, ``regime``, ``rt`` in seconds and ``correct``, one row per
             trial. Responses after more than three seconds are left out.
-        num_trials: Trials of each cell that the posterior sees. A cell that would leave
+        num_trials: Trials of each case that the posterior sees. A case that would leave
             fewer than 20 others is dropped, with a warning.
         seed: Seed of the division.
 
     Returns:
-        The cells.
+        The cases.
 
     Raises:
-        ValueError: If a trial is neither right nor wrong, or only one regime has cells
+        ValueError: If a trial is neither right nor wrong, or only one regime has cases
             with enough trials.
     """
     num_trials = as_count(num_trials, "num_trials")
@@ -147,87 +147,87 @@ def cut_cells(
         )
     if short:
         warnings.warn(
-            f"{len(short)} cells with fewer than {num_trials + FEWEST_HELD_OUT} trials are "
+            f"{len(short)} cases with fewer than {num_trials + FEWEST_HELD_OUT} trials are "
             f"left out: {', '.join(short)}",
             stacklevel=2,
         )
-    return Cells(table, torch.stack(fitted), held_out)
+    return Cases(table, torch.stack(fitted), held_out)
 
 
-def simulated_cells(cells: Cells, theta: Tensor, *, seed: int = 0) -> Cells:
-    """Replace the responses by simulated ones: the same cells, no departure.
+def simulated_cases(cases: Cases, theta: Tensor, *, seed: int = 0) -> Cases:
+    """Replace the responses by simulated ones: the same cases, no departure.
 
     Args:
-        cells: What to imitate.
+        cases: What to imitate.
         theta: Parameters of each subject, the same under every regime, shape
             ``(num_subjects, 3)``, in the order of the subjects' names.
         seed: Seed of the simulations.
     """
-    _, subject = np.unique(cells.table["subject"], return_inverse=True)
+    _, subject = np.unique(cases.table["subject"], return_inverse=True)
     source = generator(derive(seed, "cells"))
     fitted, held_out = [], []
-    for row, old in zip(subject, cells.held_out, strict=True):
-        total = cells.fitted.shape[1] + len(old)
+    for row, old in zip(subject, cases.held_out, strict=True):
+        total = cases.fitted.shape[1] + len(old)
         # Some more, because those that take too long are left out here, too.
         signed = simulate_trials(theta[[row]], 2 * total, source=source).signed_times()[0]
         signed = signed[signed.abs() <= LONGEST][:total]
-        fitted.append(signed[: cells.fitted.shape[1]])
-        held_out.append(signed[cells.fitted.shape[1] :])
-    return Cells(cells.table, torch.stack(fitted), held_out)
+        fitted.append(signed[: cases.fitted.shape[1]])
+        held_out.append(signed[cases.fitted.shape[1] :])
+    return Cases(cases.table, torch.stack(fitted), held_out)
 
 
 class InstructionStudy:
-    """Cells, the posterior that explains them, and what corrections change.
+    """Cases, the posterior that explains them, and what corrections change.
 
     The pool that regimes are matched to is what the simulator gives for the posteriors of
-    the other subjects' cells, of any regime: such people, without the regimes'
+    the other subjects' cases, of any regime: such people, without the regimes'
     differences.
 
     Args:
-        cells: The cells.
-        task: The simulator, with as many trials as the posterior sees of a cell.
+        cases: What is explained.
+        task: The simulator, with as many trials as the posterior sees of a case.
         posterior: Its posterior, trained once.
-        num_samples: Posterior draws per cell.
+        num_samples: Posterior draws per case.
         seed: Seed of everything.
     """
 
     def __init__(
         self,
-        cells: Cells,
+        cases: Cases,
         task: DDM,
         posterior: AmortizedPosterior,
         *,
         num_samples: int = 500,
         seed: int = 0,
     ) -> None:
-        if task.num_trials != cells.fitted.shape[1]:
+        if task.num_trials != cases.fitted.shape[1]:
             raise ValueError(
                 f"the simulator's {task.num_trials} trials must be as many as the "
-                f"{cells.fitted.shape[1]} that the posterior sees of a cell"
+                f"{cases.fitted.shape[1]} that the posterior sees of a case"
             )
-        self.cells = cells
+        self.cases = cases
         self.task = task
         self.posterior = posterior
         self.num_samples = num_samples
         self.seed = seed
-        self.x = density_summary(cells.fitted).float()
-        theta = posterior.sample(POOL_PER_CELL, self.x, seed=derive(seed, "pool"))
+        self.x = density_summary(cases.fitted).float()
+        theta = posterior.sample(POOL_PER_CASE, self.x, seed=derive(seed, "pool"))
         pool = task.simulate(theta.flatten(0, 1), seed=derive(seed, "pool"))
         self.pool = pool.unflatten(0, theta.shape[:2])
         self.predicted = predict(posterior, task, self.x, seed)
 
     @property
     def regime(self) -> list[str]:
-        """Regime of each cell."""
-        return self.cells.table["regime"].tolist()
+        """Regime of each case."""
+        return self.cases.table["regime"].tolist()
 
     @property
     def held_out_together(self) -> list[str]:
-        """Subject of each cell."""
-        return self.cells.table["subject"].tolist()
+        """Subject of each case."""
+        return self.cases.table["subject"].tolist()
 
     def corrections(self, method: str, regime: pd.Series | None = None) -> Corrections:
-        """Correct every cell by what was learned from the other subjects.
+        """Correct every case by what was learned from the other subjects.
 
         Args:
             method: ``"NPE"`` (none), ``"matched"`` (the means of the regimes, as in the
@@ -237,7 +237,7 @@ class InstructionStudy:
         """
         if method == "NPE":
             return Corrections.certain(self.x)
-        labels = (self.cells.table["regime"] if regime is None else regime).to_numpy()
+        labels = (self.cases.table["regime"] if regime is None else regime).to_numpy()
         if method == "matched":
             return self._matched(labels)
         widths = {"stochastic": 0.0, "stochastic, pooled": float("inf")}
@@ -246,12 +246,12 @@ class InstructionStudy:
                 f"method must be one of NPE, matched, {', '.join(widths)}, got {method!r}"
             )
         corrector = BootstrapCorrector(CategoryEncoder(), len(self.x), widths[method])
-        fitted = cross_fit(corrector, groups=self.cells.table["subject"])
+        fitted = cross_fit(corrector, groups=self.cases.table["subject"])
         fitted.fit(labels, self.x, self.predicted, seed=self.seed)
         return fitted.corrections(self.x, labels)
 
     def parameters(self, corrections: Corrections) -> Tensor:
-        """Draw parameters, shape ``(num_samples, num_cells, 3)``."""
+        """Draw parameters, shape ``(num_samples, num_cases, 3)``."""
         seed = derive(self.seed, "theta")
         return sample_mixture(self.posterior, self.num_samples, corrections, seed=seed)
 
@@ -262,26 +262,26 @@ class InstructionStudy:
         back, read as a density between its points.
 
         Returns:
-            Losses, shape ``(num_cells,)``.
+            Losses, shape ``(num_cases,)``.
         """
         theta = self.parameters(corrections)
         departure = (self.x - corrections.x) * corrections.log_weight.exp()[..., None]
         return self._score(self._predicted(theta) + departure.sum(dim=0))
 
     def prior_losses(self) -> np.ndarray:
-        """Score the prior, which knows nothing of any cell, by the same draws for all."""
+        """Score the prior, which knows nothing of any case, by the same draws for all."""
         num, seed = self.num_samples, derive(self.seed, "prior")
         theta = sample_prior(self.task.prior, num, seed=seed)
         return self._score(self._predicted(theta[:, None]).expand_as(self.x))
 
     def _predicted(self, theta: Tensor) -> Tensor:
-        """Average the summaries of draws, ``(num_samples, num_cells, 3)``."""
+        """Average the summaries of draws, ``(num_samples, num_cases, 3)``."""
         seed = derive(self.seed, "score")
         summary = self.task.simulate(theta.flatten(0, 1), seed=seed)
         return summary.unflatten(0, theta.shape[:2]).mean(dim=0)
 
     def _score(self, predicted: Tensor) -> np.ndarray:
-        """Score predicted summaries, ``(num_cells, dim_x)``, on the held-out trials."""
+        """Score predicted summaries, ``(num_cases, dim_x)``, on the held-out trials."""
         density = predicted.double().clamp(min=FLOOR).numpy()
         # Half a cell beyond the outermost points the density stays what it is there.
         grid = np.array([-LONGEST, *GRID, LONGEST])
@@ -290,7 +290,7 @@ class InstructionStudy:
         return np.array(
             [
                 -np.log(np.interp(signed.numpy(), grid, row)).mean()
-                for signed, row in zip(self.cells.held_out, density, strict=True)
+                for signed, row in zip(self.cases.held_out, density, strict=True)
             ]
         )
 
@@ -311,7 +311,7 @@ class InstructionStudy:
         mean = pd.DataFrame(
             self.parameters(corrections).mean(dim=0).numpy(), columns=["v", "a", "tau"]
         )
-        table = self.cells.table[["subject", "regime"]]
+        table = self.cases.table[["subject", "regime"]]
         one, other = (
             mean[table["regime"] == regime].set_axis(
                 table["subject"][table["regime"] == regime]
@@ -325,9 +325,9 @@ class InstructionStudy:
         return pd.DataFrame({"effect": one.mean() - other.mean(), "error": error})
 
     def _matched(self, labels: np.ndarray) -> Corrections:
-        """Match the means of the regimes, for each subject without its own cells."""
+        """Match the means of the regimes, for each subject without its own cases."""
         corrected = torch.empty_like(self.x)
-        subject = self.cells.table["subject"].to_numpy()
+        subject = self.cases.table["subject"].to_numpy()
         for one in np.unique(subject):
             own, others = subject == one, subject != one
             corrector = MatchingCorrector(CategoryEncoder(unseen="zero"))
@@ -345,7 +345,7 @@ class InstructionStudy:
     def shuffled(self, seed: int) -> pd.Series:
         """Shuffle regimes within each subject, or between subjects that have only one."""
         rng = np.random.default_rng(seed)
-        subject, regime = self.cells.table["subject"], self.cells.table["regime"]
+        subject, regime = self.cases.table["subject"], self.cases.table["regime"]
         if (regime.groupby(subject).nunique() == 1).all():
             return pd.Series(rng.permutation(regime))
         return regime.groupby(subject).transform(rng.permutation)

@@ -30,8 +30,8 @@ from ma_sbi_bench.real.instructions.study import (
     NUM_TRIALS,
     InstructionStudy,
     file_of,
-    load_cells,
-    simulated_cells,
+    load_cases,
+    simulated_cases,
     trials_backbone,
 )
 from ma_sbi_bench.real.preflight import (
@@ -91,7 +91,7 @@ def _prepare(world: Mapping[str, Any], seed: int, models: Models) -> Instruction
     posterior = models.posterior(Backbone(**world["posterior"]))
     task = DDM(NUM_TRIALS)
     simulated = world["data"] == "simulated"
-    cases = load_cells(IMITATED if simulated else world["data"], seed=seed)
+    cases = load_cases(IMITATED if simulated else world["data"], seed=seed)
     options: Any = {"num_samples": world["draws"], "seed": seed}
     study = InstructionStudy(cases, task, posterior, **options)
     if not simulated:
@@ -99,7 +99,7 @@ def _prepare(world: Mapping[str, Any], seed: int, models: Models) -> Instruction
     # The same subjects without any departure: their first posterior draw.
     subjects = cases.table.drop_duplicates("subject").index
     theta = posterior.sample(1, study.x[subjects], seed=seed)[0]
-    imitation = simulated_cells(cases, theta, seed=seed)
+    imitation = simulated_cases(cases, theta, seed=seed)
     return InstructionStudy(imitation, task, posterior, **options)
 
 
@@ -124,7 +124,7 @@ def _measure(study: InstructionStudy, cell: Cell) -> list[Measurement]:
 
 
 def _describe(study: InstructionStudy, cell: Cell) -> dict[str, list[int]]:
-    table = study.cells.table
+    table = study.cases.table
     codes = as_codes(table["subject"], "subject", len(table))
     return {"subject": codes.tolist(), "num_held_out": table["num_held_out"].tolist()}
 
@@ -145,7 +145,7 @@ def _effects(
     """Measure what the instruction does to theta, with an interval over subjects."""
     first, second = CONTRASTS[data]
     effect = study.effect(corrections, first, second)
-    seen = study.cells.table.groupby("regime")["subject"].agg(set)
+    seen = study.cases.table.groupby("regime")["subject"].agg(set)
     both = seen[first] & seen[second]
     freedom = len(both) - 1 if both else len(seen[first]) + len(seen[second]) - 2
     reach = float(stats.t.ppf(0.975, freedom))
