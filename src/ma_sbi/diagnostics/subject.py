@@ -147,6 +147,11 @@ class Subject:
             return self.corrector
         return ShiftCorrector(self.encoder)
 
+    @cached_property
+    def held_out(self) -> HeldOut:
+        """What that corrector predicts of each row from the others."""
+        return self.hold_out(self.unfitted, self.entries)
+
     @property
     def is_affine(self) -> bool:
         """Whether the correction is affine: the departure depends on x."""
@@ -198,7 +203,7 @@ class Subject:
         if self.is_affine:
             subject, held = self.affine_subject, self.affine_held_out
         else:
-            subject, held = self, self.hold_out(self.unfitted, self.entries)
+            subject, held = self, self.held_out
         return subject, subject.x_obs - held.predicted * held.scale
 
     @property
