@@ -416,6 +416,15 @@ def test_a_corrector_of_the_users_own_is_what_to_use(world):
     )
     assert found.advice.corrector == "ShiftCorrector"
     assert "was given" in found.advice.reasons[0]
+    given = {
+        "posterior": exact(),
+        "corrector": own,
+        "context": world.context,
+        "x_obs": world.x_obs,
+        "x_sim": world.x_sim,
+    }
+    exec(found.advice.code, given)
+    assert given["draws"].shape == (1000, 400, 2)
 
 
 def test_the_entries_stay_as_they_are_for_an_encoder_of_the_users_own(world):

@@ -141,6 +141,13 @@ class Subject:
     # The correction
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether there is a corrector that is fitted; one that is not ours counts so."""
+        if isinstance(self.corrector, FittableCorrector):
+            return hasattr(self.corrector, "fitted_")
+        return hasattr(self.corrector, "correct")
+
+    @property
     def unfitted(self) -> FittableCorrector:
         """The user's corrector without its fit, or a closed-form shift."""
         if isinstance(self.corrector, FittableCorrector):
@@ -195,7 +202,7 @@ class Subject:
 
         None without x_sim, unless the user's corrector is already fitted.
         """
-        if hasattr(self.corrector, "correct") and _is_fitted(self.corrector):
+        if self.is_fitted:
             corrected = self.corrector.correct(self.x_obs.float(), self.entries)
             return self, corrected.double()
         if self.x_sim is None:
@@ -268,8 +275,3 @@ class Subject:
 def affine_corrector(encoder: Encoder) -> ComposedCorrector:
     """Make an unfitted affine corrector in closed form, of a single kernel width."""
     return ComposedCorrector(encoder, Affine(), Ridge(widths=(1.0,)), Point())
-
-
-def _is_fitted(corrector: Any) -> bool:
-    """Tell whether a corrector is fitted; one that is not ours counts as fitted."""
-    return not isinstance(corrector, FittableCorrector) or hasattr(corrector, "fitted_")

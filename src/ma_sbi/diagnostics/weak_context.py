@@ -115,10 +115,9 @@ class WeakContext:
             "unclear": "These rows do not show whether the context helps.",
             "harms": "The context does harm: use the mean departure alone.",
         }[self.verdict]
-        if self.information is not None:
-            few = "less" if self.harm_expected else "more"
+        if self.harm_expected:
             text += (
-                f" It has {self.information:.3f} nats on the departure, {few} than the "
+                f" It has {self.information:.3f} nats on the departure, less than the "
                 f"{self.min_information:.3f} at which a shift per regime equals the mean."
             )
         if self.num_needed is not None and self.verdict != "nothing":
