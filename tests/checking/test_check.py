@@ -361,6 +361,8 @@ def test_the_density_of_a_diffusion_model_is_too_slow_to_be_asked_for(world, mon
     )
     assert found.results["coverage"].before.expected_p_value is None
     assert len(found.results["coverage"].before.sbc_ranks) == SLOW.coverage
+    assert any("quicker sampler" in note for note in found.notes)
+    assert model.deterministic(20).quick().steps == model.quick().steps
 
 
 def test_it_prints_itself(full):
