@@ -167,7 +167,12 @@ ADVICE = {
     # It varies within regimes, too, but because of x.
     "slopes, varies": ({"affine": True} | WITHIN, "ComposedCorrector", "Affine", "Point"),
     "a table": ({"encoder": "encoder_for(context)"}, "ShiftCorrector", "Shift", "Point"),
-    "own corrector": ({"own_corrector": "Mine(1)"}, "Mine", None, None),
+    "own corrector": (
+        {"own_corrector": "Mine(1)", "own_is_fitted": True},
+        "Mine",
+        None,
+        None,
+    ),
     "the mean": (
         {"marginal": ABOVE, "conditional": NONE},
         "ShiftCorrector",
@@ -216,7 +221,8 @@ def test_the_advice_fits_the_verdict_and_its_code_runs(case):
         )
     exec(advice.code, given)
     assert given["draws"].shape == (1000, 40, 2)
-    assert advice.code.splitlines()[-1] in str(advice).replace("    ", "")
+    # It can be copied from what is printed.
+    assert str(advice).endswith(f"\n{advice.code}")
 
 
 def test_true_parameters_point_to_other_methods_without_numbers():

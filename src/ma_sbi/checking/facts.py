@@ -44,6 +44,7 @@ class Facts:
         contexts_repeat: Whether the context is regimes.
         theta_known: Whether true parameters of the observations were given.
         own_corrector: The user's own corrector as Python prints it; None without one.
+        own_is_fitted: Whether that corrector is fitted already.
         encoder: An expression that makes the encoder.
     """
 
@@ -69,6 +70,7 @@ class Facts:
     contexts_repeat: bool = True
     theta_known: bool = False
     own_corrector: str | None = None
+    own_is_fitted: bool = False
     encoder: str = "CategoryEncoder()"
 
     @property
@@ -138,6 +140,7 @@ def gather(subject: Subject) -> Facts:
         contexts_repeat=set(subject.reading.kinds) == {"regimes"},
         theta_known=subject.theta is not None,
         own_corrector=None if subject.corrector is None else repr(subject.corrector),
+        own_is_fitted=subject.corrector is not None and subject.is_fitted,
         encoder=subject.encoder_code,
     )
 

@@ -59,8 +59,7 @@ class Advice:
     def __str__(self) -> str:
         lines = [f"What to use: {self.corrector or 'the posterior as it is'}"]
         lines += [f"- {reason}" for reason in self.reasons]
-        lines += [f"    {line}" for line in self.code.splitlines()]
-        return "\n".join(lines)
+        return "\n".join([*lines, "", self.code])
 
 
 class Decision(NamedTuple):
@@ -236,11 +235,9 @@ def _advice(facts: Facts, verdict: Verdict) -> Advice:
     if facts.own_corrector is not None:
         name = facts.own_corrector.partition("(")[0]
         reason = "The results are those of the corrector that was given."
-        code = (
-            "draws = CorrectedPosterior(posterior, corrector).sample(1000, x_obs, context)"
-        )
-        imported = "from ma_sbi import CorrectedPosterior\n\n"
-        return Advice(name, None, None, imported + code, (reason,))
+        fit = [] if facts.own_is_fitted else ["corrector.fit(context, x_obs, x_sim)"]
+        code = ["from ma_sbi import CorrectedPosterior", "", *fit, *_sample("context")]
+        return Advice(name, None, None, "\n".join(code), (reason,))
     if facts.total is None:
         return _matching(facts)
     reasons = []
@@ -316,8 +313,16 @@ def _fit(
     code = [
         *imports,
         "",
-        f"corrector = {expression}.fit({arguments})",
-        f"draws = CorrectedPosterior(posterior, corrector).sample(1000, x_obs, {context})",
+        f"corrector = {expression}",
+        f"corrector.fit({arguments})",
+        *_sample(context),
     ]
     name = expression.partition("(")[0]
     return Advice(name, departure, inference, "\n".join(code), tuple(reasons))
+
+
+def _sample(context: str) -> list[str]:
+    return [
+        "corrected = CorrectedPosterior(posterior, corrector)",
+        f"draws = corrected.sample(1000, x_obs, {context})",
+    ]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ma_sbi.correctors.composed import FittableCorrector
 from ma_sbi.diagnostics.diagnostic import Diagnostic
-from ma_sbi.diagnostics.held_out import Gain, hold_out
+from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
 from ma_sbi.protocols import AmortizedPosterior, Context
@@ -90,6 +90,7 @@ def three_way(
     max_rows: int = 500,
     folds: int | None = None,
     groups: Any = None,
+    held: HeldOut | None = None,
     seed: int | None = None,
 ) -> ThreeWay:
     r"""Report what the marginal and the conditional part of a corrector do.
@@ -114,18 +115,20 @@ def three_way(
         max_rows: Most rows that the posterior is evaluated at, chosen at random.
         folds: Number of folds; 10, and 5 beyond 2000 rows, if None.
         groups: One label per row; rows that share one are held out together.
+        held: What ``hold_out`` gave for these rows, if that is known already.
         seed: Makes the result repeatable.
     """
     check_positive(margin, "margin")
-    held = hold_out(
-        context,
-        x_obs,
-        x_sim,
-        corrector=corrector,
-        folds=folds,
-        groups=groups,
-        seed=seed,
-    )
+    if held is None:
+        held = hold_out(
+            context,
+            x_obs,
+            x_sim,
+            corrector=corrector,
+            folds=folds,
+            groups=groups,
+            seed=seed,
+        )
     shifts = {
         "none": torch.zeros_like(held.delta),
         "marginal": held.common,
@@ -243,12 +246,11 @@ def _run(subject: Subject) -> ThreeWay:
         subject.entries,
         subject.x_obs,
         subject.x_sim,
-        corrector=subject.unfitted,
+        held=subject.held_out,
         posterior=subject.quick_posterior,
         theta=subject.theta,
         num_samples=subject.budget.draws,
         max_rows=subject.budget.gap,
-        groups=subject.groups,
         seed=derive(subject.seed, "correction"),
     )
 

@@ -355,8 +355,8 @@ def _reasons(
     if not np.isnan(r2_sim):
         below = "below" if r2_sim < threshold else "not below"
         reasons.append(
-            f"The context explains {r2_sim:.1%} of the variance of the simulations, "
-            f"{below} the threshold of {threshold:.0%}."
+            f"The context explains {max(r2_sim, 0):.1%} of the variance of the "
+            f"simulations, {below} the threshold of {threshold:.0%}."
         )
     if unchanging:
         reasons.append(

@@ -141,11 +141,23 @@ class Subject:
     # The correction
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether there is a corrector that is fitted; one that is not ours counts so."""
+        if isinstance(self.corrector, FittableCorrector):
+            return hasattr(self.corrector, "fitted_")
+        return hasattr(self.corrector, "correct")
+
+    @property
     def unfitted(self) -> FittableCorrector:
         """The user's corrector without its fit, or a closed-form shift."""
         if isinstance(self.corrector, FittableCorrector):
             return self.corrector
         return ShiftCorrector(self.encoder)
+
+    @cached_property
+    def held_out(self) -> HeldOut:
+        """What that corrector predicts of each row from the others."""
+        return self.hold_out(self.unfitted, self.entries)
 
     @property
     def is_affine(self) -> bool:
@@ -190,7 +202,7 @@ class Subject:
 
         None without x_sim, unless the user's corrector is already fitted.
         """
-        if hasattr(self.corrector, "correct") and _is_fitted(self.corrector):
+        if self.is_fitted:
             corrected = self.corrector.correct(self.x_obs.float(), self.entries)
             return self, corrected.double()
         if self.x_sim is None:
@@ -198,7 +210,7 @@ class Subject:
         if self.is_affine:
             subject, held = self.affine_subject, self.affine_held_out
         else:
-            subject, held = self, self.hold_out(self.unfitted, self.entries)
+            subject, held = self, self.held_out
         return subject, subject.x_obs - held.predicted * held.scale
 
     @property
@@ -263,8 +275,3 @@ class Subject:
 def affine_corrector(encoder: Encoder) -> ComposedCorrector:
     """Make an unfitted affine corrector in closed form, of a single kernel width."""
     return ComposedCorrector(encoder, Affine(), Ridge(widths=(1.0,)), Point())
-
-
-def _is_fitted(corrector: Any) -> bool:
-    """Tell whether a corrector is fitted; one that is not ours counts as fitted."""
-    return not isinstance(corrector, FittableCorrector) or hasattr(corrector, "fitted_")

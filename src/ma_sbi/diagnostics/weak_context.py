@@ -18,7 +18,6 @@ from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.diagnostics.reading import ContextReading, read_context
 from ma_sbi.protocols import Context
-from ma_sbi.randomness import derive
 from ma_sbi.theory.estimation import (
     break_even_information,
     estimation_error,
@@ -116,10 +115,9 @@ class WeakContext:
             "unclear": "These rows do not show whether the context helps.",
             "harms": "The context does harm: use the mean departure alone.",
         }[self.verdict]
-        if self.information is not None:
-            few = "less" if self.harm_expected else "more"
+        if self.harm_expected:
             text += (
-                f" It has {self.information:.3f} nats on the departure, {few} than the "
+                f" It has {self.information:.3f} nats on the departure, less than the "
                 f"{self.min_information:.3f} at which a shift per regime equals the mean."
             )
         if self.num_needed is not None and self.verdict != "nothing":
@@ -139,6 +137,7 @@ def weak_context(
     information: Any = None,
     folds: int | None = None,
     groups: Any = None,
+    held: HeldOut | None = None,
     seed: int | None = None,
 ) -> WeakContext:
     r"""Measure what a corrector gains on held-out rows, and what it takes to gain.
@@ -167,6 +166,7 @@ def weak_context(
             what ``mutual_information`` returned.
         folds: Number of folds; 10, and 5 beyond 2000 rows, if None.
         groups: One label per row; rows that share one are held out together.
+        held: What ``hold_out`` gave for these rows, if that is known already.
         seed: Makes the folds repeatable.
 
     Example:
@@ -176,15 +176,16 @@ def weak_context(
         >>> weak_context(notes, x_obs, x_sim, seed=0).verdict
         'helps'
     """
-    held = hold_out(
-        context,
-        x_obs,
-        x_sim,
-        corrector=corrector,
-        folds=folds,
-        groups=groups,
-        seed=seed,
-    )
+    if held is None:
+        held = hold_out(
+            context,
+            x_obs,
+            x_sim,
+            corrector=corrector,
+            folds=folds,
+            groups=groups,
+            seed=seed,
+        )
     none, marginal, total = (held.loss(one) for one in (0.0, held.marginal, held.predicted))
     n = len(held.delta)
     variances = _variances(read_context(context, n), held)
@@ -269,10 +270,8 @@ def _run(subject: Subject) -> WeakContext:
         subject.entries,
         subject.x_obs,
         subject.x_sim,
-        corrector=subject.unfitted,
+        held=subject.held_out,
         information=subject.found("information"),
-        groups=subject.groups,
-        seed=derive(subject.seed, "correction"),
     )
 
 
