@@ -40,7 +40,13 @@ BACKBONES = {
         *data, hidden=128, batch_size=64, epochs=15, **o
     ),
     "ddpm_rescaled": lambda *data, **o: fit_ddpm(
-        *data, schedule="rescaled", decay="cosine", hidden=128, batch_size=64, epochs=15, **o
+        *data,
+        schedule="rescaled",
+        decay="cosine",
+        hidden=128,
+        batch_size=64,
+        epochs=15,
+        **o,
     ),
 }
 
@@ -79,15 +85,18 @@ def test_same_seed_same_network(name):
 
 
 def test_deterministic_sampling_is_fixed_by_its_noise_and_converges_in_steps():
-    posterior = fit_ddpm(GAUSSIAN, *gaussian_simulations(2000), hidden=64, seed=0)
+    data = gaussian_simulations(2000)
+    posterior = fit_ddpm(GAUSSIAN, *data, hidden=64, epochs=20, seed=0)
     x = torch.zeros(1, DIM)
     fine = posterior.deterministic(200).sample(200, x, seed=0)
-    errors = [
+    few, many = (
         (posterior.deterministic(steps).sample(200, x, seed=0) - fine).square().mean()
-        for steps in (5, 10, 40)
-    ]
-    assert errors[0] > errors[1] > errors[2]
-    assert errors[2].sqrt() < 0.1 * fine.std()
+        for steps in (5, 40)
+    )
+    # Over eight fits 0.011 to 0.025 for few steps and 0.0015 to 0.006 for many, of a
+    # posterior deviation of 0.25: the network is not smooth enough to tell 20 from 40.
+    assert few > many
+    assert many.sqrt() < 0.05 * fine.std()
 
 
 @pytest.mark.parametrize("fit", [fit_flow, fit_ddpm])
