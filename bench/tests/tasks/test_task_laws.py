@@ -100,9 +100,10 @@ def test_parameters_and_noise_of_one_seed_are_independent(name):
     # Noise of fixed parameters under the same seed, against the parameters drawn: the
     # same numbers for both would correlate perfectly in some pair of coordinates.
     noise = task.simulate(draws.theta[:1].expand(4000, -1), seed=0)
-    # Counts that are too rare to vary have no noise.
-    noise = noise[:, noise.std(dim=0) > 0]
-    joint = torch.cat([draws.theta, noise], dim=1).T
+    # Counts that are too rare to vary have no noise. In double precision: the square of a
+    # density far in the tails is no number of single precision.
+    noise = noise.double()[:, noise.std(dim=0) > 0]
+    joint = torch.cat([draws.theta.double(), noise], dim=1).T
     correlation = torch.corrcoef(joint)[: task.dim_theta, task.dim_theta :]
     assert correlation.abs().max() < 5 / 4000**0.5
 
