@@ -24,7 +24,7 @@ ORDER = (
     "posterior",
     "metrics",
     "theory",
-    "conformal",
+    "conformal_regions",
     "predictive",
     "diagnostics",
     "checking",

@@ -37,7 +37,7 @@ from ma_sbi_bench.real import (
     load_response_times,
 )
 from ma_sbi_bench.real.covid.study import WindowStudy
-from ma_sbi_bench.real.instructions.study import InstructionStudy, cut_cells
+from ma_sbi_bench.real.instructions.study import InstructionStudy, cut_cases
 from ma_sbi_bench.tasks import DDM, get_task
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
@@ -76,7 +76,7 @@ def real_data(simulations):
     ddm = DDM(TRIALS_PER_CELL)
     posterior = trained(ddm)
     for name in RESPONSE_TIMES:
-        cells = cut_cells(load_response_times(name), TRIALS_PER_CELL, seed=0)
+        cells = cut_cases(load_response_times(name), TRIALS_PER_CELL, seed=0)
         study = InstructionStudy(cells, ddm, posterior, seed=0)
         yield name, cells.table["regime"].tolist(), study.predicted, study.x
 

@@ -12,11 +12,11 @@ ORDER = (
     "theory",
     "methods",
     "engine",
+    "paper",
     "trials",
     "plots",
     "real",
     "tables",
-    "reproducing",
     "report",
     "cli",
 )

@@ -9,8 +9,8 @@ from ma_sbi_bench.engine.cell import Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.running import cells_in
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.paper.comparing import Compared, Line, estimate
 from ma_sbi_bench.report.contents import gather
-from ma_sbi_bench.tables.comparing import Compared, Line, estimate
 from ma_sbi_bench.tables.presentation import Presentation
 
 EVIL = "<script>alert(1)</script> | [a](b) `x` $y$ *z* \x1b[31m"

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from ma_sbi_bench.paper.comparing import Compared, Line
 from ma_sbi_bench.report.tables import make_tables
-from ma_sbi_bench.tables.comparing import Compared, Line
 
 
 def _shown(**known):

@@ -6,6 +6,7 @@ import pytest
 
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.paper.comparing import Compared, Line
 from ma_sbi_bench.tables.claims import (
     Lines,
     Unfinished,
@@ -19,7 +20,6 @@ from ma_sbi_bench.tables.claims import (
     together,
     within,
 )
-from ma_sbi_bench.tables.comparing import Compared, Line
 from ma_sbi_bench.tables.paper_claims import CLAIMS, judge_claims
 from ma_sbi_bench.tables.presentation import PRESENTATIONS
 from ma_sbi_bench.tables.registry import EXPERIMENTS

@@ -16,7 +16,7 @@ TABLES = ("theorem_1", "sharpness", "exclusion", "compute", "covid", "instructio
 
 
 def printed_in(table):
-    text = files("ma_sbi_bench.tables").joinpath("paper.csv").read_text(encoding="utf-8")
+    text = files("ma_sbi_bench.paper").joinpath("paper.csv").read_text(encoding="utf-8")
     return [row for row in csv.DictReader(text.splitlines()) if row["table"] == table]
 
 

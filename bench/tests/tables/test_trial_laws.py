@@ -11,9 +11,9 @@ import pytest
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Measurement
 from ma_sbi_bench.engine.store import COLUMNS, Store
+from ma_sbi_bench.paper.printed import printed, read_printed
 from ma_sbi_bench.report.tables import make_tables
 from ma_sbi_bench.tables import special_lines, trial_lines
-from ma_sbi_bench.tables.paper import printed, read_printed
 from ma_sbi_bench.tables.presentation import PRESENTATIONS
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.tasks import get_task
@@ -239,7 +239,7 @@ def test_every_reason_is_about_a_number_of_the_paper():
 
 
 def paper_csv():
-    text = files("ma_sbi_bench.tables").joinpath("paper.csv").read_text(encoding="utf-8")
+    text = files("ma_sbi_bench.paper").joinpath("paper.csv").read_text(encoding="utf-8")
     return read_printed(text)
 
 

@@ -22,11 +22,11 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.comparing import Compared, Line
 from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.backbones import backbone_of
 from ma_sbi_bench.real.preflight import PREFLIGHT, measure_preflight
 from ma_sbi_bench.real.source import missing_file
-from ma_sbi_bench.tables.comparing import Compared, Line
 
 __all__ = [
     "BASELINE",

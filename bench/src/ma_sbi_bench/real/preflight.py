@@ -14,7 +14,7 @@ from ma_sbi.correctors.bootstrap import OUTLYING, Preflight
 from ma_sbi.diagnostics import mutual_information, three_way
 from ma_sbi.diagnostics.columns import FEWEST_ROWS
 from ma_sbi_bench.engine.cell import Measurement
-from ma_sbi_bench.tables.comparing import Compared, Line
+from ma_sbi_bench.paper.comparing import Compared, Line
 
 __all__ = [
     "PREFLIGHT",

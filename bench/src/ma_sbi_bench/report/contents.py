@@ -21,6 +21,7 @@ from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.running import in_one_line
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.paper.comparing import Compared, Line, Verdict
 from ma_sbi_bench.report.provenance import (
     Provenance,
     counts_in_words,
@@ -38,7 +39,6 @@ from ma_sbi_bench.report.tables import (
     words,
 )
 from ma_sbi_bench.tables.claims import Claim
-from ma_sbi_bench.tables.comparing import Compared, Line, Verdict
 from ma_sbi_bench.tables.paper_claims import judge_claims
 from ma_sbi_bench.tables.presentation import PRESENTATIONS, Presentation
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ma_sbi_bench.tables.comparing import Compared, Line, Verdict
+from ma_sbi_bench.paper.comparing import Compared, Line, Verdict
 
 __all__ = ["VERDICTS", "Column", "Entry", "Table", "make_tables", "shown", "words"]
 

@@ -13,8 +13,8 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.comparing import Compared, Line, exactly, mean_over_seeds
 from ma_sbi_bench.plots import Figures
-from ma_sbi_bench.tables.comparing import Compared, Line, exactly, mean_over_seeds
 from ma_sbi_bench.theory import (
     discrete_information,
     erasure_channel,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
-from ma_sbi_bench.tables.comparing import Compared, Line
+from ma_sbi_bench.paper.comparing import Compared, Line
 
 __all__ = [
     "Case",

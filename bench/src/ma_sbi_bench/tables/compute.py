@@ -12,8 +12,8 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models, fit_backbone
-from ma_sbi_bench.tables.comparing import Compared, Line
-from ma_sbi_bench.tables.paper import printed
+from ma_sbi_bench.paper.comparing import Compared, Line
+from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.trials.cells import trial_cell
 from ma_sbi_bench.trials.run import backbone_of, make_method, materials_of
 from ma_sbi_bench.trials.world import World

@@ -22,6 +22,8 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.comparing import Compared, Line, beside
+from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.real.backbones import Simulator, backbone_of, predict
 from ma_sbi_bench.real.covid.load import COVID_FILE, PAPER_COUNTRIES, load_covid
 from ma_sbi_bench.real.covid.study import fortnight_backbone
@@ -33,8 +35,6 @@ from ma_sbi_bench.real.instructions.study import (
     trials_backbone,
 )
 from ma_sbi_bench.real.source import missing_file
-from ma_sbi_bench.tables.comparing import Compared, Line, beside
-from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks import DDM, get_task
 from ma_sbi_bench.tasks.ddm import density_summary
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from ma_sbi_bench.paper.comparing import Line, exactly
 from ma_sbi_bench.tables.claims import (
     Case,
     Claim,
@@ -30,7 +31,6 @@ from ma_sbi_bench.tables.claims import (
     together,
     within,
 )
-from ma_sbi_bench.tables.comparing import Line, exactly
 
 __all__ = ["CLAIMS", "judge_claims"]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from ma_sbi_bench.paper.comparing import Line
 from ma_sbi_bench.real.covid import table as covid
 from ma_sbi_bench.real.instructions import table as instructions
 from ma_sbi_bench.tables import (
@@ -19,7 +20,6 @@ from ma_sbi_bench.tables import (
     sharpness,
     theorem_1,
 )
-from ma_sbi_bench.tables.comparing import Line
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.tables.special_lines import SPECIAL_LINES
 from ma_sbi_bench.tables.trial_figures import FIGURES, draw_curves

@@ -10,8 +10,8 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.comparing import Line
 from ma_sbi_bench.plots import Figures
-from ma_sbi_bench.tables.comparing import Line
 
 __all__ = ["CAPTIONS", "Schematic", "figures", "lines"]
 

@@ -15,15 +15,15 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
-from ma_sbi_bench.plots import Figures
-from ma_sbi_bench.tables.comparing import (
+from ma_sbi_bench.paper.comparing import (
     Compared,
     Line,
     beside,
     exactly,
     mean_over_seeds,
 )
-from ma_sbi_bench.tables.paper import printed
+from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.theory import ModalDeparture
 
 __all__ = ["CAPTIONS", "Sharpness", "figures", "lines"]

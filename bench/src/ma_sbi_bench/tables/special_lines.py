@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from ma_sbi.metrics import tost_paired
-from ma_sbi_bench.tables.comparing import Compared, Line, estimate, exactly
+from ma_sbi_bench.paper.comparing import Compared, Line, estimate, exactly
+from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.tables.methods_compared import (
     DECOMPOSITION,
     ENCODER_ABLATION,
     EQUIVALENCE_MARGIN,
     HIDE_CALIBRATION,
 )
-from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tables.sweeps import CONTINUOUS_CONTEXT
 from ma_sbi_bench.tables.trial_lines import (
     TASK_NAMES,

@@ -11,8 +11,8 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
-from ma_sbi_bench.tables.comparing import Compared, Line, beside, estimate, exactly
-from ma_sbi_bench.tables.paper import printed
+from ma_sbi_bench.paper.comparing import Compared, Line, beside, estimate, exactly
+from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.theory import GaussianWorld, canonical_information
 
 __all__ = ["PATTERNS", "Theorem1", "lines"]

@@ -10,17 +10,17 @@ import pandas as pd
 import torch
 
 from ma_sbi.plots import plot_posteriors
+from ma_sbi_bench.paper.comparing import Compared
+from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.plots.bars import plot_bars
 from ma_sbi_bench.plots.sweeps import plot_sweeps
 from ma_sbi_bench.plots.violins import plot_violins
-from ma_sbi_bench.tables.comparing import Compared
 from ma_sbi_bench.tables.methods_compared import (
     EQUIVALENCE_MARGIN,
     ON_DIFFUSION,
     ON_FLOW,
     PAPER_PARTS,
 )
-from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tables.special_lines import decomposition_lines, mean_of_seeds
 from ma_sbi_bench.tables.trial_lines import METRICS, TASK_NAMES, labelled, per_observation
 from ma_sbi_bench.tasks import get_task

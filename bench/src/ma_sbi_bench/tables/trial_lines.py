@@ -15,15 +15,15 @@ import numpy as np
 import pandas as pd
 
 from ma_sbi.metrics import gap_closed
-from ma_sbi_bench.tables.comparing import (
+from ma_sbi_bench.paper.comparing import (
     Compared,
     Line,
     closed_share,
     estimate,
     implied_share,
 )
+from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.tables.methods_compared import ROPE_PAPER
-from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tables.sweeps import ROPE_AUTHORS
 from ma_sbi_bench.theory import discrete_information, symmetric_channel
 from ma_sbi_bench.trials.table import TrialTable, View

@@ -16,6 +16,8 @@ from ma_sbi.simulation import sample_prior
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.comparing import Compared, Line, beside
+from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.covid.load import (
     COUNTRIES,
@@ -34,8 +36,6 @@ from ma_sbi_bench.real.experiment import (
     usual_parts,
 )
 from ma_sbi_bench.real.preflight import PREFLIGHT, preflight_lines
-from ma_sbi_bench.tables.comparing import Compared, Line, beside
-from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 __all__ = ["CAPTIONS", "COVID", "figures", "lines"]

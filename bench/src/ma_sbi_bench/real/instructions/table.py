@@ -16,6 +16,8 @@ from ma_sbi.protocols import Corrections
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.comparing import Compared, Line, beside
+from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.experiment import (
     BASELINE,
@@ -39,8 +41,6 @@ from ma_sbi_bench.real.preflight import (
     read_interval,
     with_interval,
 )
-from ma_sbi_bench.tables.comparing import Compared, Line, beside
-from ma_sbi_bench.tables.paper import printed
 from ma_sbi_bench.tasks import DDM
 
 __all__ = ["CAPTIONS", "INSTRUCTIONS", "figures", "lines"]

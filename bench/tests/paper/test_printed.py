@@ -1,11 +1,11 @@
-"""Tests for ma_sbi_bench.tables.paper."""
+"""Tests for ma_sbi_bench.paper.printed."""
 
 import csv
 from importlib.resources import files
 
 import pytest
 
-from ma_sbi_bench.tables.paper import Printed, printed, read_printed
+from ma_sbi_bench.paper.printed import Printed, printed, read_printed
 
 HEAD = "table,task,backbone,method,axis,metric,value,digits"
 
@@ -23,7 +23,7 @@ def test_zeros_at_the_end_are_digits():
 
 
 def test_digits_are_those_of_the_printed_number():
-    text = files("ma_sbi_bench.tables").joinpath("paper.csv").read_text(encoding="utf-8")
+    text = files("ma_sbi_bench.paper").joinpath("paper.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         _, _, decimals = row["value"].partition(".")
         assert int(row["digits"]) == len(decimals), row

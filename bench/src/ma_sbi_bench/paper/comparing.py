@@ -23,7 +23,7 @@ import pandas as pd
 from scipy import stats
 
 from ma_sbi.metrics import GapClosed
-from ma_sbi_bench.tables.paper import Printed
+from ma_sbi_bench.paper.printed import Printed
 
 __all__ = [
     "Compared",

@@ -1,4 +1,4 @@
-"""Tests for ma_sbi_bench.tables.comparing."""
+"""Tests for ma_sbi_bench.paper.comparing."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from ma_sbi.metrics import GapClosed
-from ma_sbi_bench.tables.comparing import (
+from ma_sbi_bench.paper.comparing import (
     Compared,
     Line,
     closed_share,

@@ -64,5 +64,5 @@ def read_printed(text: str) -> dict[tuple[str, ...], Printed]:
 
 @cache
 def _paper() -> dict[tuple[str, ...], Printed]:
-    file = files("ma_sbi_bench.tables").joinpath("paper.csv")
+    file = files("ma_sbi_bench.paper").joinpath("paper.csv")
     return read_printed(file.read_text(encoding="utf-8"))
