@@ -87,9 +87,11 @@ def test_the_exact_denoiser_has_the_closed_form(schedule, num_steps, tolerance):
 def test_the_rescaled_schedule_gives_the_posterior_itself():
     theta = EXACT.sample((20,))
     found = exact_model("rescaled").log_prob(theta, ROWS.x_sim)
-    # A share of 3e-5 of the signal's variance is left at the end: 0.005 of its mean.
-    assert (found - EXACT.log_prob(theta)).abs().max() < 0.05
-    assert (found - EXACT.log_prob(theta)).mean().abs() < 0.005
+    # A share of 3e-5 of the signal's variance is left at the end: 0.005 of its mean, which
+    # is about one deviation in each of five dimensions.
+    error = found - EXACT.log_prob(theta)
+    assert error.square().mean().sqrt() < 1.5 * 0.005 * 5**0.5
+    assert error.mean().abs() < 0.005
 
 
 def test_a_posterior_ten_times_narrower_than_the_prior():
@@ -143,7 +145,9 @@ def moons():
     rows = task.draw(5000, seed=0)
     options = {"schedule": "rescaled", "hidden": 64, "batch_size": 128, "epochs": 10}
     model = fit_ddpm(task.prior, rows.theta, rows.x_sim, **options, seed=0)
-    return model.deterministic(50), rows.x_sim[:1]
+    # Where both moons are far from the edges of the prior, which a grid cannot follow.
+    middle = rows.theta.abs().amax(dim=1).argmin()
+    return model.deterministic(50), rows.x_sim[middle][None]
 
 
 def test_the_density_integrates_to_one_over_a_bounded_prior():
