@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ma_sbi import __version__
@@ -72,6 +71,7 @@ def demo(
     import torch
 
     from ma_sbi.demo import METHODS, NOTES, run_demo
+    from ma_sbi.display.progress import stages
     from ma_sbi.plots import plot_posteriors
 
     # Small operations are faster on one thread, and no caller shares this process.
@@ -79,15 +79,7 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     console = Console()
     started = time.perf_counter()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        running: list[TaskID] = []
-
-        def stage(text: str) -> None:
-            if running:
-                progress.update(running[-1], total=1, completed=1)
-            running.append(progress.add_task(text, total=None))
-
+    with stages(console) as stage:
         result = run_demo(
             num_simulations=simulations,
             num_calibration=calibration,
@@ -96,7 +88,6 @@ def demo(
             seed=seed,
             stage=stage,
         )
-        progress.update(running[-1], total=1, completed=1)
 
     num_observations = result.c2st["NPE"].shape[1]
     table = Table(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-__all__ = ["derive", "generator", "seeded"]
+__all__ = ["derive", "generator", "numpy_seeded", "seeded"]
 
 
 @contextmanager
@@ -41,6 +41,23 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
         if accelerated:
             torch.get_device_module(device).manual_seed(seed)
         yield
+
+
+@contextmanager
+def numpy_seeded(seed: int | None) -> Iterator[None]:
+    """Seed numpy's global generator, and restore its state afterwards; None does nothing.
+
+    Simulators and encoders of users draw from it.
+    """
+    if seed is None:
+        yield
+        return
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
 
 
 def generator(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
-from ma_sbi.randomness import seeded
+from ma_sbi.randomness import numpy_seeded, seeded
 from ma_sbi.validation import as_count, as_matrix
 
 __all__ = ["sample_prior", "simulate"]
@@ -61,7 +59,7 @@ def simulate(
     if "seed" in inspect.signature(simulator).parameters:
         simulated = simulator(theta, seed=seed)
     else:
-        with seeded(seed, theta.device), _numpy_seeded(seed):
+        with seeded(seed, theta.device), numpy_seeded(seed):
             simulated = simulator(theta)
     x = as_matrix(simulated, "what the simulator returned", dim=dim_x, column=True)
     if len(x) != len(theta):
@@ -70,17 +68,3 @@ def simulate(
             f"{len(x)}"
         )
     return x
-
-
-@contextmanager
-def _numpy_seeded(seed: int | None) -> Iterator[None]:
-    """Run numpy's global generator from a seed, then put it back as it was."""
-    if seed is None:
-        yield
-        return
-    before = np.random.get_state()  # noqa: NPY002 (simulators draw from it)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        np.random.set_state(before)  # noqa: NPY002

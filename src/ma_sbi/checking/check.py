@@ -19,7 +19,7 @@ from ma_sbi.diagnostics.diagnostic import Rows
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import Context, Encoder
-from ma_sbi.randomness import derive, seeded
+from ma_sbi.randomness import derive, numpy_seeded, seeded
 
 __all__ = ["check"]
 
@@ -80,7 +80,12 @@ def check(
         posterior = from_sbi(posterior)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    with _own_generators(seed), _progress(shown=show_progress) as stage:
+    # A posterior or an encoder of the user may draw from the global generators.
+    with (
+        seeded(derive(seed, "torch")),
+        numpy_seeded(derive(seed, "numpy")),
+        _progress(shown=show_progress) as stage,
+    ):
         stage("Reading the context")
         subject = prepare(
             x_obs,
@@ -132,36 +137,14 @@ def _rows(subject: Subject) -> Rows:
 
 
 @contextmanager
-def _own_generators(seed: int) -> Iterator[None]:
-    """Run the global generators of torch and numpy from the seed, then restore them.
-
-    Everything of ours takes a seed; a posterior or an encoder of the user may not.
-    """
-    before = np.random.get_state()  # noqa: NPY002
-    np.random.seed((derive(seed, "numpy") or 0) % 2**32)  # noqa: NPY002
-    try:
-        with seeded(derive(seed, "torch")):
-            yield
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
-
-
-@contextmanager
 def _progress(*, shown: bool) -> Iterator[Callable[[str], None]]:
     """Show each step with its time, on standard error."""
     if not shown:
         yield lambda name: None
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        running: list[Any] = []
+    from ma_sbi.display.progress import stages
 
-        def stage(name: str) -> None:
-            if running:
-                progress.update(running[-1], total=1, completed=1)
-            running.append(progress.add_task(name, total=None))
-
+    with stages(Console(stderr=True), transient=True) as stage:
         yield stage
