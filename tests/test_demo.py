@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from ma_sbi.demo import METHODS, NOTES, Beacons, run_demo
+from ma_sbi.demo import COMPARED, NOTES, Beacons, run_demo
 from ma_sbi.plots import plot_posteriors
 
 WORLD = Beacons()
@@ -86,7 +86,7 @@ def test_the_log_gives_the_oracle_back_however_little_was_trained(result):
 
 
 def test_every_method_is_scored_under_every_note(result):
-    assert list(result.c2st) == list(METHODS)
+    assert list(result.c2st) == list(COMPARED)
     for scores in result.c2st.values():
         assert scores.shape == (len(NOTES), 2)
         assert ((scores >= 0) & (scores <= 1)).all()
@@ -96,6 +96,6 @@ def test_every_method_is_scored_under_every_note(result):
 def test_the_figure_has_a_row_per_method_and_a_column_per_note(result):
     first = {name: values[:, :, 0] for name, values in result.draws.items()}
     figure = plot_posteriors(first, list(NOTES), limits=(-1, 1), names=("east", "north"))
-    assert len(figure.axes) == len(METHODS) * len(NOTES)
+    assert len(figure.axes) == len(COMPARED) * len(NOTES)
     assert figure.axes[0].get_ylabel() == "north"
     assert figure.axes[-1].get_xlabel() == "east"

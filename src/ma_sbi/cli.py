@@ -70,7 +70,7 @@ def demo(
     # Imported late, so that the help does not wait for torch.
     import torch
 
-    from ma_sbi.demo import METHODS, NOTES, run_demo
+    from ma_sbi.demo import COMPARED, NOTES, run_demo
     from ma_sbi.display.progress import stages
     from ma_sbi.plots import plot_posteriors
 
@@ -95,14 +95,14 @@ def demo(
         "(0.5 is perfect, 1 is useless)"
     )
     table.add_column("What the log says", max_width=44)
-    for name in METHODS:
+    for name in COMPARED:
         table.add_column(name, justify="right")
     table.add_column("Gap closed", justify="right")
     for index, note in enumerate(NOTES):
-        means = [f"{result.c2st[name][index].mean():.3f}" for name in METHODS]
+        means = [f"{result.c2st[name][index].mean():.3f}" for name in COMPARED]
         table.add_row(note, *means, str(result.gap_closed(index)))
     table.add_section()
-    means = [f"{result.c2st[name].mean():.3f}" for name in METHODS]
+    means = [f"{result.c2st[name].mean():.3f}" for name in COMPARED]
     table.add_row("all notes", *means, str(result.gap_closed()))
     console.print(table)
     console.print(

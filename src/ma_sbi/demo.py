@@ -24,9 +24,9 @@ from ma_sbi.posteriors import fit_flow
 from ma_sbi.randomness import generator
 from ma_sbi.simulation import sample_prior
 
-__all__ = ["METHODS", "NOTES", "Beacons", "DemoResult", "Measurements", "run_demo"]
+__all__ = ["COMPARED", "NOTES", "Beacons", "DemoResult", "Measurements", "run_demo"]
 
-METHODS = ("NPE", "MA-SBI", "Oracle")
+COMPARED = ("NPE", "MA-SBI", "Oracle")
 NOTES: Mapping[str, tuple[float, float]] = {
     "Both beacons were tested at noon, nothing to report.": (0.0, 0.0),
     "Beacon A was replaced; its clock runs late.": (0.3, 0.0),
@@ -124,7 +124,7 @@ class DemoResult:
         """Give the share of the NPE-to-Oracle gap closed under one note, or all."""
         values = [
             (score if note is None else score[note]).flatten().numpy()
-            for score in (self.c2st[name] for name in METHODS)
+            for score in (self.c2st[name] for name in COMPARED)
         ]
         return gap_closed(*values)
 
@@ -182,12 +182,12 @@ def run_demo(
     }
 
     stage("Comparing with the exact posterior (C2ST)")
-    judged = torch.cat([draws[name] for name in METHODS], dim=1)
-    truth = draws["reference"].repeat(1, len(METHODS), 1)
-    scores = c2st_batch(judged, truth, recipe="fast").chunk(len(METHODS))
+    judged = torch.cat([draws[name] for name in COMPARED], dim=1)
+    truth = draws["reference"].repeat(1, len(COMPARED), 1)
+    scores = c2st_batch(judged, truth, recipe="fast").chunk(len(COMPARED))
     shape = (len(notes), num_observations)
     return DemoResult(
         draws={name: values.unflatten(1, shape) for name, values in draws.items()},
-        c2st={n: s.reshape(shape) for n, s in zip(METHODS, scores, strict=True)},
+        c2st={n: s.reshape(shape) for n, s in zip(COMPARED, scores, strict=True)},
         shift_error=shift_error.item(),
     )

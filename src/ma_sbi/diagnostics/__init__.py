@@ -2,7 +2,6 @@
 
 from ma_sbi.diagnostics.columns import departures
 from ma_sbi.diagnostics.coverage import Coverage, CoveredShare, coverage
-from ma_sbi.diagnostics.decomposition import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.departure_family import DepartureFamily, departure_family
 from ma_sbi.diagnostics.dependence import Dependence, dependence_test
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Skipped
@@ -16,6 +15,7 @@ from ma_sbi.diagnostics.out_of_distribution import (
 )
 from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_check
 from ma_sbi.diagnostics.reading import ContextReading, encoder_for, read_context
+from ma_sbi.diagnostics.three_way import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.thresholds import THRESHOLDS, Thresholds
 from ma_sbi.diagnostics.weak_context import WeakContext, weak_context
 
