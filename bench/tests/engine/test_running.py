@@ -140,6 +140,7 @@ def troubled(tmp_path_factory):
     return out, cells, failures, rows, seen
 
 
+@pytest.mark.fixed_seeds
 class TestInProcesses:
     def test_what_kills_its_process_is_given_up_and_the_rest_goes_on(self, troubled):
         out, cells, failures, _, _ = troubled
@@ -183,6 +184,7 @@ class TestInProcesses:
             same_numbers(rows, unbroken)
 
 
+@pytest.mark.fixed_seeds
 class TestKilled:
     """The whole run is killed, as by `kill -9`; the next one goes on."""
 
