@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ma_sbi_bench.engine.budget import Budget
@@ -16,32 +15,28 @@ from ma_sbi_bench.engine.store import Store
 __all__ = ["Estimate", "Reproduction"]
 
 
-@dataclass(frozen=True)
 class Reproduction:
     """Experiments to be run with a budget, and where their numbers are kept.
 
-    Attributes:
+    Args:
         experiments: The experiments.
         budget: What may be spent.
         out: Folder of finished cells and trained posteriors.
         results: Folder of committed rows; None to ignore it.
     """
 
-    experiments: Sequence[Experiment]
-    budget: Budget
-    out: Path
-    results: Path | None = None
-    store: Store = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Workers of a cluster have a current folder of their own.
-        object.__setattr__(self, "out", self.out.absolute())
-        object.__setattr__(self, "store", Store(cells_in(self.out), self.results))
-
-    def missing(self, experiment: Experiment) -> str:
-        """Say what the unfinished cells of an experiment need and is not here."""
-        cells = experiment.cells(self.budget)
-        return experiment.what_is_missing(c for c in cells if c not in self.store)
+    def __init__(
+        self,
+        experiments: Sequence[Experiment],
+        budget: Budget,
+        out: Path,
+        results: Path | None = None,
+    ) -> None:
+        self.experiments = experiments
+        self.budget = budget
+        self.out = out.absolute()  # workers of a cluster have a current folder of their own
+        self.results = results
+        self.store = Store(cells_in(self.out), results)
 
     def work(self) -> dict[str, list[Work]]:
         """List what is left to do, by experiment; work that several share is in each."""

@@ -16,7 +16,7 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.reproduction import Reproduction
 from ma_sbi_bench.engine.running import Done, run
 from ma_sbi_bench.engine.workers import connect
-from ma_sbi_bench.report.contents import gather
+from ma_sbi_bench.report.contents import Report, gather
 from ma_sbi_bench.report.markdown import write_markdown
 from ma_sbi_bench.report.page import write_page
 from ma_sbi_bench.report.progress import ProgressDisplay
@@ -103,21 +103,24 @@ def describe() -> None:
 
 def list_cells(asked: Reproduction, *, as_json: bool = False) -> None:
     """Print how many cells of every experiment are finished."""
-    every: dict[str, bool] = {}
-    rows = []
-    for one in asked.experiments:
-        cells = {cell.key: cell in asked.store for cell in one.cells(asked.budget)}
-        finished = sum(cells.values())
-        rows.append((one.name, one.title, len(cells), finished, asked.missing(one)))
-        every |= cells
+    report = _gather(asked)
     heads = ("name", "title", "cells", "finished", "missing")
+    rows = [
+        (
+            one.experiment.name,
+            one.experiment.title,
+            len(one.cells),
+            one.num_finished,
+            one.missing,
+        )
+        for one in report.sections
+    ]
     if as_json:
         _print_json([dict(zip(heads, row, strict=True)) for row in rows])
         return
-    _print_table(
-        "Experiments (quick)" if asked.budget.quick else "Experiments", heads, rows
-    )
-    said = f"{sum(every.values())} of {len(every)} different cells are finished."
+    _print_table("Experiments" + " (quick)" * asked.budget.quick, heads, rows)
+    finished = report.finished
+    said = f"{sum(finished.values())} of {len(finished)} different cells are finished."
     _say(f"{said} One that experiments share counts in each of them.")
 
 
@@ -129,9 +132,9 @@ def reproduce(
     as_json: bool = False,
 ) -> int:
     """Run what is left, print ours beside the paper's, and return the exit code."""
-    for one in asked.experiments:
-        if reason := asked.missing(one):
-            _say(f"Cells of {one.name} are skipped: {reason}", err=True)
+    for one in _gather(asked).sections:
+        if one.missing:
+            _say(f"Cells of {one.experiment.name} are skipped: {one.missing}", err=True)
     num_workers = num_workers or cpu_count()
     work = asked.work()
     failures: list[Done] = []
@@ -153,7 +156,7 @@ def reproduce(
                 raise
             _say(f"ma-sbi reproduce: {error}\n{_how_to_resume(asked)}", err=True)
             return 1
-    report = gather(asked.experiments, asked.budget, asked.store)
+    report = _gather(asked)
     if as_json:
         failed = [
             {"cell": str(one.work.item), "reason": one.error, "details": one.details}
@@ -165,7 +168,7 @@ def reproduce(
         _say(f"A page with figures: {_report_command(asked)}")
     problems = [f"{len(failures)} failed:"] if failures else []
     problems += [f"- {one.work.item}: {one.error}" for one in failures]
-    return _exit_code([*problems, *report.warnings])
+    return _exit_code([*problems, *report.problems])
 
 
 def write_report(
@@ -176,7 +179,7 @@ def write_report(
     csv: Path | None = None,
 ) -> int:
     """Write what is asked for of finished cells, and return the exit code."""
-    report = gather(asked.experiments, asked.budget, asked.store)
+    report = _gather(asked)
     done = report.provenance
     if done.num_cells and not done.num_finished:
         _say(
@@ -185,26 +188,30 @@ def write_report(
             err=True,
         )
         return 2
-    warnings = report.warnings
     try:
         if html is not None:
-            warnings += write_page(report, html)
+            write_page(report, html)
             _say(f"The page is {html}.")
         if markdown is not None:
-            warnings += write_markdown(report, markdown)
+            write_markdown(report, markdown)
             _say(f"The pages are {markdown} and {markdown.with_suffix('')}/*.md.")
         if csv is not None:
-            for section in filter(lambda one: one.num_finished, report.sections):
-                file = csv / f"{section.experiment.name}.csv"
-                num = asked.store.export(section.cells, file)
-                _say(f"{num} rows are in {file}.")
+            for section in report.sections:
+                if section.num_finished:
+                    file = csv / f"{section.experiment.name}.csv"
+                    num = asked.store.export(section.cells, file)
+                    _say(f"{num} rows are in {file}.")
     except OSError as error:
         said = f"ma-sbi report: cannot write {error.filename}: {error.strerror}"
         _say(said, err=True)
         return 2
     _say(report.conclusion)
     _say(f"{done.num_finished} of {done.num_cells} cells are finished.")
-    return _exit_code(warnings)
+    return _exit_code(report.problems)
+
+
+def _gather(asked: Reproduction) -> Report:
+    return gather(asked.experiments, asked.budget, asked.store)
 
 
 def _how_to_resume(asked: Reproduction) -> str:
