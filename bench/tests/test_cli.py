@@ -206,7 +206,8 @@ BAD_REPRODUCTIONS = {
         ["reproduce", "fake", "--workers", "2", "--scheduler", "tcp://x:1"],
         "not with --scheduler",
     ),
-    "quick rows to be committed": (["report", "--quick", "--csv", "x"], "full-budget"),
+    "quick rows to be committed": (["report", "--quick", "--csv", "x"], "full budget"),
+    "fewer seeds to be committed": (["report", "--seeds", "1", "--csv", "x"], "--seeds"),
     "nothing finished": (["report", "--html", "page.html"], "nothing is finished"),
 }
 

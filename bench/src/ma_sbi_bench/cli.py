@@ -118,8 +118,10 @@ def report(
     if html is None and csv is None and markdown is None:
         html = Path("ma-sbi-report.html")
     with _refusing("report"):
-        if csv is not None and quick:
-            raise ValueError("--csv is for full-budget rows, on which others rely")
+        if csv is not None and (quick or seeds is not None):
+            raise ValueError(
+                "--csv is for rows of the full budget, not of --quick or --seeds"
+            )
         asked = commands.prepare(
             names or [], Budget(quick=quick, seeds=seeds), out, results
         )

@@ -18,12 +18,14 @@ from bench.tests.engine.tiny import (
     Tiny,
     finish,
     log_of,
+    own_pid,
 )
 from ma_sbi_bench.engine.cell import Backbone
-from ma_sbi_bench.engine.running import cells_in, plan, run
+from ma_sbi_bench.engine.running import MOST_DEATHS, cells_in, plan, run
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.engine.workers import Processes
 
-# Catches a hang; a slow machine takes as long as it takes.
+# Catches what hangs, not what is slow.
 HANG = 1200
 pytestmark = pytest.mark.timeout(HANG)
 TINY = Tiny()
@@ -182,6 +184,20 @@ class TestInProcesses:
                 TINY, cells, tmp_path / f"{num_workers}", num_workers=num_workers
             )
             same_numbers(rows, unbroken)
+
+
+def test_a_process_that_is_killed_while_idle_is_replaced():
+    processes = Processes(1)
+    try:
+        first = processes.start(own_pid, None).result()
+        os.kill(first, signal.SIGKILL)
+        for _ in range(MOST_DEATHS + 1):  # a call may come before the death is noticed
+            call = processes.start(own_pid, None)
+            if call.exception() is None:
+                break
+        assert call.result() != first
+    finally:
+        processes.stop()
 
 
 @pytest.mark.fixed_seeds

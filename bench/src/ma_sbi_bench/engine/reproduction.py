@@ -48,16 +48,15 @@ class Reproduction:
     def estimate(self, num_workers: int | None) -> Estimate:
         """Make an estimate that knows how long finished cells took."""
         estimate = Estimate(num_workers)
-        for one in self.experiments:
-            cells = {cell.key: cell for cell in one.cells(self.budget)}
-            rows = self.store.rows(cells.values()).drop_duplicates("key")
-            for key, seconds in zip(rows["key"], rows["seconds"], strict=True):
-                estimate.add(one.name, cells[key], seconds)
+        cells = {c.key: c for one in self.experiments for c in one.cells(self.budget)}
+        rows = self.store.rows(cells.values()).drop_duplicates("key")
+        for key, seconds in zip(rows["key"], rows["seconds"], strict=True):
+            estimate.add(cells[key], seconds)
         return estimate
 
 
 class Estimate:
-    """How long work will take, estimated from similar cells.
+    """How long work will take, estimated from similar work.
 
     The time of a cell is the mean of those of the same method, task and backbone, else of
     the same method, else of the same experiment, else of all. Posteriors are estimated
@@ -73,9 +72,9 @@ class Estimate:
         self._busy = 0.0
         self._known: dict[tuple[str, ...], tuple[int, float]] = {}
 
-    def add(self, experiment: str, item: Cell | Backbone, seconds: float) -> None:
+    def add(self, item: Cell | Backbone, seconds: float) -> None:
         """Record how long something took."""
-        for group in _groups(experiment, item):
+        for group in _groups(item):
             count, total = self._known.get(group, (0, 0.0))
             self._known[group] = count + 1, total + seconds
 
@@ -83,26 +82,22 @@ class Estimate:
         """Record something that was done just now."""
         self._busy += done.seconds
         if not done.error:
-            self.add(done.work.experiment.name, done.work.item, done.seconds)
+            self.add(done.work.item, done.seconds)
 
     def seconds(self, work: Iterable[Work]) -> float | None:
         """Estimate how long work takes from now; None if nothing similar is known."""
         total = 0.0
         for one in work:
-            groups = _groups(one.experiment.name, one.item)
-            known = next((self._known[g] for g in groups if g in self._known), None)
+            known = next((g for g in _groups(one.item) if g in self._known), None)
             if known is None:
                 return None
-            total += known[1] / known[0]
-        return total / self._at_once()
-
-    def _at_once(self) -> float:
-        if self._num_workers is not None:
-            return self._num_workers
-        return max(1.0, self._busy / max(time.monotonic() - self._start, 1e-3))
+            count, seconds = self._known[known]
+            total += seconds / count
+        elapsed = max(time.monotonic() - self._start, 1e-3)
+        return total / (self._num_workers or max(1.0, self._busy / elapsed))
 
 
-def _groups(experiment: str, item: Cell | Backbone) -> list[tuple[str, ...]]:
+def _groups(item: Cell | Backbone) -> list[tuple[str, ...]]:
     """Name the groups that an item belongs to, the most similar first."""
     if isinstance(item, Backbone):
         names = ("posterior", item.kind, item.world)
@@ -110,6 +105,6 @@ def _groups(experiment: str, item: Cell | Backbone) -> list[tuple[str, ...]]:
     return [
         ("cell", item.task, item.backbone, item.method),
         ("cell", item.method),
-        ("cell of", experiment),
+        ("cell of", item.experiment),
         ("cell",),
     ]

@@ -26,7 +26,7 @@ from ma_sbi_bench.tables.registry import EXPERIMENTS, get_experiment
 
 __all__ = ["check", "describe", "list_cells", "prepare", "reproduce", "write_report"]
 
-# As shells have it: ended by Ctrl-C.
+# The exit code of shells after Ctrl-C.
 INTERRUPTED = 130
 RESULTS = Path("bench/results")
 USAGE = """\
@@ -57,8 +57,7 @@ def prepare(
         ValueError: If an experiment or a folder is not there.
     """
     wanted = {get_experiment(name).name for name in names if name != "all"}
-    if not names or "all" in names:
-        wanted = set(EXPERIMENTS)
+    every = not names or "all" in names
     if fresh and results is not None:
         raise ValueError(
             "--fresh ignores committed rows, so --results has no use beside it"
@@ -67,7 +66,7 @@ def prepare(
         raise ValueError(f"there is no folder {results} with committed rows")
     if results is None and not fresh and RESULTS.is_dir():
         results = RESULTS
-    experiments = [one for name, one in EXPERIMENTS.items() if name in wanted]
+    experiments = [one for name, one in EXPERIMENTS.items() if every or name in wanted]
     found = Reproduction(experiments, budget, out, results)
     _ = found.store.committed  # so that a broken file is refused before any work
     return found

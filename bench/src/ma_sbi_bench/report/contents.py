@@ -76,7 +76,7 @@ QUICK_WARNING = (
 )
 # The paper's recipe, and its variants on real data.
 OWN_METHODS = ("ma_sbi_paper", "stochastic", "matched")
-# What other programs are given of a line.
+# What is written of a line as JSON.
 LINE = ("table", "labels", "metric", "raw", "closed", "log_score", "verdict", "note")
 NOTHING_TO_RUN = Entry("nothing to run", 1.0)
 # Outcomes of claims: as verbs, and the verdict whose colour each has.
@@ -324,7 +324,7 @@ class Report:
         return Table("Verdicts by experiment", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can say it; NaN is None."""
+        """Return everything in types that JSON has; NaN is None."""
         return {
             "budget": "quick" if self.budget.quick else "full",
             "seeds": self.budget.seeds,
@@ -377,7 +377,7 @@ def _some(thing: Any, *names: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn a value into what JSON can say: NaN, infinity and no verdict are None."""
+    """Turn a value into types that JSON has: NaN, infinity and no verdict are None."""
     if isinstance(value, Compared):
         value = asdict(value) | _some(value, "difference", "tolerance", "verdict")
     if isinstance(value, dict):
