@@ -223,7 +223,9 @@ def _how_to_resume(asked: Reproduction) -> str:
 def _report_command(asked: Reproduction) -> str:
     options = " --quick" if asked.budget.quick else ""
     options += f" --seeds {asked.budget.seeds}" if asked.budget.seeds else ""
-    if asked.results not in (None, RESULTS):
+    if asked.results is None:
+        options += " --fresh" if RESULTS.is_dir() else ""
+    elif asked.results != RESULTS:
         options += f" --results {quote(str(asked.results))}"
     return f"ma-sbi report{options} --out {quote(str(asked.out))}"
 
