@@ -59,8 +59,8 @@ class Estimate:
     """How long work will take, estimated from similar work.
 
     The time of a cell is the mean of those of the same method, task and backbone, else of
-    the same method, else of the same experiment, else of all. Posteriors are estimated
-    from posteriors: of the same kind and world, else of the same kind, else of all.
+    the same method, else of all. Posteriors are estimated from posteriors: of the same kind
+    and world, else of the same kind, else of all.
 
     Args:
         num_workers: How many things are done at once; None to infer it from the pace.
@@ -101,10 +101,6 @@ def _groups(item: Cell | Backbone) -> list[tuple[str, ...]]:
     """Name the groups that an item belongs to, the most similar first."""
     if isinstance(item, Backbone):
         names = ("posterior", item.kind, item.world)
-        return [names, names[:2], names[:1]]
-    return [
-        ("cell", item.task, item.backbone, item.method),
-        ("cell", item.method),
-        ("cell of", item.experiment),
-        ("cell",),
-    ]
+    else:
+        names = ("cell", item.method, f"{item.task}, {item.backbone}")
+    return [names, names[:2], names[:1]]

@@ -136,17 +136,16 @@ def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
     known: dict[str, list[dict[str, Any]]] = {}
     with file.open(newline="", encoding="utf-8") as text:
         reader = csv.DictReader(text)
-        head = reader.fieldnames or ()
-        missing = sorted(set(COLUMNS) - set(head))
-        if "key" in head and missing:
-            raise ValueError(
-                f"{file} is not a file of results: it has no columns {', '.join(missing)}"
-            )
-        for row in reader if "key" in head else ():
+        head = set(reader.fieldnames or ())
+        if "key" not in head:
+            return {}
+        if missing := sorted(set(COLUMNS) - head):
+            lacks = f"it has no columns {', '.join(missing)}"
+            raise ValueError(f"{file} is not a file of results: {lacks}")
+        for row in reader:
             if None in row or None in row.values():
-                raise ValueError(
-                    f"{file}, line {reader.line_num}: not as many fields as columns"
-                )
+                line = f"{file}, line {reader.line_num}"
+                raise ValueError(f"{line}: not as many fields as columns")
             known.setdefault(row["key"], []).append(row)
     return known
 

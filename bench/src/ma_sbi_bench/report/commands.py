@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
@@ -95,32 +95,29 @@ def check(asked: Reproduction, num_workers: int | None, scheduler: str | None) -
 
 def describe() -> None:
     """Print every experiment in a line, and how to run them."""
-    rows = [(one.name, one.title, one.place) for one in EXPERIMENTS.values()]
-    _print_table("Experiments", ("name", "what it is", "in the paper"), rows)
+    _print_table(
+        "Experiments",
+        [
+            {"name": one.name, "what it is": one.title, "in the paper": one.place}
+            for one in EXPERIMENTS.values()
+        ],
+    )
     _say(USAGE)
 
 
 def list_cells(asked: Reproduction, *, as_json: bool = False) -> None:
     """Print how many cells of every experiment are finished."""
     report = _gather(asked)
-    heads = ("name", "title", "cells", "finished", "missing")
-    rows = [
-        (
-            one.experiment.name,
-            one.experiment.title,
-            len(one.cells),
-            one.num_finished,
-            one.missing,
-        )
-        for one in report.sections
-    ]
+    counts = [section.counts for section in report.sections]
     if as_json:
-        _print_json([dict(zip(heads, row, strict=True)) for row in rows])
+        _print_json(counts)
         return
-    _print_table("Experiments" + " (quick)" * asked.budget.quick, heads, rows)
-    finished = report.finished
-    said = f"{sum(finished.values())} of {len(finished)} different cells are finished."
-    _say(f"{said} One that experiments share counts in each of them.")
+    _print_table("Experiments" + " (quick)" * asked.budget.quick, counts)
+    num = sum(report.finished.values())
+    _say(
+        f"{num} of {len(report.finished)} different cells are finished. "
+        "One that experiments share counts in each of them."
+    )
 
 
 def reproduce(
@@ -242,11 +239,9 @@ def _say(sentence: str, *, err: bool = False) -> None:
     typer.echo(printable(sentence), err=err)
 
 
-def _print_table(
-    title: str, heads: Sequence[str], rows: Sequence[Sequence[str | int]]
-) -> None:
-    columns = tuple(Column(head, numeric=head in ("cells", "finished")) for head in heads)
-    entries = tuple(tuple(words(str(one)) for one in row) for row in rows)
+def _print_table(title: str, rows: Sequence[Mapping[str, str | int]]) -> None:
+    columns = [Column(head, isinstance(one, int)) for head, one in rows[0].items()]
+    entries = [[words(str(one)) for one in row.values()] for row in rows]
     wide_console().print(render_table(Table(title, columns, entries)))
 
 

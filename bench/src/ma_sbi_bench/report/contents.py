@@ -151,6 +151,17 @@ class Section:
             return ()
 
     @property
+    def counts(self) -> dict[str, str | int]:
+        """How many cells are finished, and why others cannot be."""
+        return {
+            "name": self.experiment.name,
+            "title": self.experiment.title,
+            "cells": len(self.cells),
+            "finished": self.num_finished,
+            "missing": self.missing,
+        }
+
+    @property
     def has_results(self) -> bool:
         """Whether there is anything to show."""
         return bool(self.num_finished or not self.cells)
@@ -331,14 +342,10 @@ class Report:
             "verdicts": dict(self.verdicts),
             "claims": [asdict(one) for one in self.judged_claims],
             "experiments": [
-                {
-                    **_some(one.experiment, "name", "title", "place", "note"),
-                    "cells": len(one.cells),
-                    "finished": one.num_finished,
-                    "missing": one.missing,
-                    "problem": "; ".join(one.problems),
-                    "lines": [_plain(_some(line, *LINE)) for line in one.lines],
-                }
+                one.counts
+                | _some(one.experiment, "place", "note")
+                | {"lines": [_plain(_some(line, *LINE)) for line in one.lines]}
+                | {"problem": "; ".join(one.problems)}
                 for one in self.sections
             ],
             "provenance": asdict(self.provenance),
@@ -381,9 +388,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Compared):
         value = asdict(value) | _some(value, "difference", "tolerance", "verdict")
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()} | (
-            {"verdict": value["verdict"] or None} if "verdict" in value else {}
-        )
+        known = {k: v or None if k == "verdict" else v for k, v in value.items()}
+        return {name: _plain(one) for name, one in known.items()}
     if hasattr(value, "item"):  # a number of NumPy
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
