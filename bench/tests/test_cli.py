@@ -177,7 +177,21 @@ def test_committed_rows_are_not_done_again_unless_asked(experiments):
     assert Path("bench/results/fake.csv").exists()
     assert not Path("ma-sbi-report.html").exists()
     assert "done" not in _reproduce("second", "--out", "elsewhere").stderr
-    assert "21 of 21 done" in _reproduce("fake", "--out", "elsewhere", "--fresh").stderr
+    fresh = _reproduce("fake", "--out", "elsewhere", "--fresh")
+    assert "21 of 21 done" in fresh.stderr
+    assert "ma-sbi report --fresh --out" in fresh.stdout
+
+
+def test_a_report_of_fresh_cells_does_not_show_committed_rows(experiments):
+    _reproduce("fake", "--out", "first")
+    runner.invoke(app, ["report", "fake", "--out", "first", "--csv", "bench/results"])
+    _reproduce("lacking", "--out", "second")
+    said = {
+        fresh: runner.invoke(app, ["report", "fake", "--out", "second", *fresh])
+        for fresh in ((), ("--fresh",))
+    }
+    assert "21 of 21 cells are finished" in said[()].stdout
+    assert "nothing is finished" in said[("--fresh",)].stderr
 
 
 def test_report_writes_what_is_asked_for(experiments):
@@ -206,7 +220,8 @@ BAD_REPRODUCTIONS = {
         ["reproduce", "fake", "--workers", "2", "--scheduler", "tcp://x:1"],
         "not with --scheduler",
     ),
-    "quick rows to be committed": (["report", "--quick", "--csv", "x"], "full-budget"),
+    "quick rows to be committed": (["report", "--quick", "--csv", "x"], "full budget"),
+    "fewer seeds to be committed": (["report", "--seeds", "1", "--csv", "x"], "--seeds"),
     "nothing finished": (["report", "--html", "page.html"], "nothing is finished"),
 }
 

@@ -30,6 +30,7 @@ RESULTS = Annotated[
         help="Folder of committed rows, which are not run again; else bench/results.",
     ),
 ]
+FRESH = Annotated[bool, typer.Option("--fresh", help="Ignore committed rows.")]
 QUICK = Annotated[
     bool, typer.Option("--quick", help="A reduced budget: shows in minutes that all runs.")
 ]
@@ -52,9 +53,7 @@ def reproduce(
     ] = None,
     out: OUT = Path("ma-sbi-reproduction"),
     results: RESULTS = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run committed cells again as well.")
-    ] = False,
+    fresh: FRESH = False,
     listing: Annotated[
         bool, typer.Option("--list", help="Only print how many cells are finished.")
     ] = False,
@@ -93,6 +92,7 @@ def report(
     seeds: SEEDS = None,
     out: OUT = Path("ma-sbi-reproduction"),
     results: RESULTS = None,
+    fresh: FRESH = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -118,10 +118,12 @@ def report(
     if html is None and csv is None and markdown is None:
         html = Path("ma-sbi-report.html")
     with _refusing("report"):
-        if csv is not None and quick:
-            raise ValueError("--csv is for full-budget rows, on which others rely")
+        if csv is not None and (quick or seeds is not None):
+            raise ValueError(
+                "--csv is for rows of the full budget, not of --quick or --seeds"
+            )
         asked = commands.prepare(
-            names or [], Budget(quick=quick, seeds=seeds), out, results
+            names or [], Budget(quick=quick, seeds=seeds), out, results, fresh=fresh
         )
     raise typer.Exit(commands.write_report(asked, html=html, markdown=markdown, csv=csv))
 

@@ -78,6 +78,7 @@ def test_nothing_is_computed_twice_but_what_the_worker_was_running(killed):
     assert sorted(ran.values()) == [1] * (len(ran) - 1) + [2]
 
 
+@pytest.mark.fixed_seeds
 def test_rows_are_those_of_a_local_run(killed, tmp_path):
     _, cells, _, rows, _ = killed
     good = [cell for cell in cells if cell.key in set(rows["key"])]

@@ -10,6 +10,7 @@ from ma_sbi_bench.engine.cell import Backbone
 from ma_sbi_bench.engine.models import Models, fit_backbone
 from ma_sbi_bench.tasks import get_task
 
+pytestmark = pytest.mark.filterwarnings("ignore:training stopped at max_epochs")
 MAF = Backbone(
     "gaussian_linear",
     "maf",

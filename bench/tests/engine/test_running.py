@@ -18,12 +18,14 @@ from bench.tests.engine.tiny import (
     Tiny,
     finish,
     log_of,
+    own_pid,
 )
 from ma_sbi_bench.engine.cell import Backbone
-from ma_sbi_bench.engine.running import cells_in, plan, run
+from ma_sbi_bench.engine.running import MOST_DEATHS, cells_in, plan, run
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.engine.workers import Processes
 
-# Catches a hang; a slow machine takes as long as it takes.
+# Catches what hangs, not what is slow.
 HANG = 1200
 pytestmark = pytest.mark.timeout(HANG)
 TINY = Tiny()
@@ -140,6 +142,7 @@ def troubled(tmp_path_factory):
     return out, cells, failures, rows, seen
 
 
+@pytest.mark.fixed_seeds
 class TestInProcesses:
     def test_what_kills_its_process_is_given_up_and_the_rest_goes_on(self, troubled):
         out, cells, failures, _, _ = troubled
@@ -183,6 +186,21 @@ class TestInProcesses:
             same_numbers(rows, unbroken)
 
 
+def test_a_process_that_is_killed_while_idle_is_replaced():
+    processes = Processes(1)
+    try:
+        first = processes.start(own_pid, None).result()
+        os.kill(first, signal.SIGKILL)
+        for _ in range(MOST_DEATHS + 1):  # a call may come before the death is noticed
+            call = processes.start(own_pid, None)
+            if call.exception() is None:
+                break
+        assert call.result() != first
+    finally:
+        processes.stop()
+
+
+@pytest.mark.fixed_seeds
 class TestKilled:
     """The whole run is killed, as by `kill -9`; the next one goes on."""
 

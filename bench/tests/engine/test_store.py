@@ -215,6 +215,15 @@ class TestCommitted:
         assert len(fresh.rows([FULL, BARE])) == 3
         assert read == [exported / "main_results.csv"]
 
+    @pytest.mark.parametrize("column", ["seed", "num_draws", "seconds"])
+    def test_a_number_that_is_none_is_refused(self, exported, tmp_path, column):
+        file = exported / "main_results.csv"
+        rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+        rows.loc[0, column] = "three"
+        rows.to_csv(file, index=False)
+        with pytest.raises(ValueError, match="three"):
+            Store(tmp_path / "nothing", exported).rows([FULL])
+
     @pytest.mark.parametrize("field", ["", ",more"], ids=["too few", "too many"])
     def test_a_row_that_is_cut_off_is_refused(self, exported, tmp_path, field):
         file = exported / "main_results.csv"

@@ -106,6 +106,11 @@ class Sibling(Tiny):
         return Tiny().cell(method, **known)
 
 
+def own_pid(_):
+    """Return the number of the process that calls this."""
+    return os.getpid()
+
+
 def log_of(out):
     """Return what ran, one entry for each time."""
     log = Path(out) / "log"

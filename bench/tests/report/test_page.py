@@ -71,7 +71,8 @@ def test_a_quick_page_says_so_in_its_title_and_every_heading(tmp_path):
 def test_what_cannot_be_drawn_is_said_on_the_page_too(tmp_path):
     store = finished(tmp_path, type("Half", (Breaking,), {"methods": ("npe",)})())
     report = gathered([Breaking()], Budget(), store)
-    warnings = write_page(report, tmp_path / "page.html")
+    write_page(report, tmp_path / "page.html")
+    warnings = report.problems
     assert ["no such line" in warnings[0], "no such figure" in warnings[1]] == [True] * 2
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "no such figure" in page

@@ -29,7 +29,7 @@ def test_time_left_comes_from_cells_of_the_same_method(tmp_path):
     estimate.update(Done(fast, 2.0))
     left = [_work(tmp_path, "rope", seed=1), _work(tmp_path, "npe", seed=1)]
     assert estimate.seconds(left) == pytest.approx((100 + 2) / 2)
-    # For a new method: the mean of the experiment.
+    # For a new method: the mean of all.
     assert estimate.seconds([_work(tmp_path, "new")]) == pytest.approx(51 / 2)
 
 

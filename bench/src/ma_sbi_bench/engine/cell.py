@@ -19,7 +19,7 @@ def fingerprint(definition: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """All that decides the numbers of one fit; nothing else may.
+    """Everything that decides the numbers of one fit.
 
     Test observations are sampled together, so a cell gives one number for each of them,
     unless it names one.
@@ -34,7 +34,7 @@ class Cell:
         num_calibration: Number of calibration rows.
         observation: Index of the only test observation; all of them if None.
         regime: Index of the only regime; all of them if None.
-        settings: Everything else, as JSON can say it: sample counts, options.
+        settings: Everything else, such as sample counts and options; JSON can hold it.
     """
 
     experiment: str

@@ -50,11 +50,11 @@ class Experiment(ABC):
         return 0.0
 
     def missing(self, cell: Cell) -> str:
-        """Say what a cell needs and is not here, such as data; empty if nothing."""
+        """Say what a cell needs that is not on this machine, such as data, or nothing."""
         return ""
 
     def what_is_missing(self, cells: Iterable[Cell]) -> str:
-        """Say everything that some cells need and is not here; empty if nothing."""
+        """Say everything that these cells need and that is missing, or nothing."""
         return "; ".join(dict.fromkeys(filter(None, map(self.missing, cells))))
 
     def cell(self, method: str, **known: Any) -> Cell:

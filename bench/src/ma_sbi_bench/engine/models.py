@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from torch.distributions import Distribution
+
+    from ma_sbi_bench.tasks import Task
+    from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
 __all__ = ["Models", "fit_backbone"]
 
@@ -40,8 +42,7 @@ class Models:
             posterior = train(backbone)
             with written_whole(file) as unfinished:
                 posterior.save(unfinished)
-        prior, _ = _world(backbone)
-        return kinds()[backbone.kind][1](file, prior)
+        return kinds()[backbone.kind][1](file, _world(backbone).prior)
 
     def _file(self, backbone: Backbone) -> Path:
         return self.folder / f"{backbone.key}.posterior"
@@ -56,13 +57,10 @@ def fit_backbone(kind: str, **options: Any) -> Callable[..., Any]:
 
 def train(backbone: Backbone) -> Any:
     """Train a posterior by its definition."""
-    prior, draw = _world(backbone)
-    theta, x = draw(backbone.num_simulations)
+    world = _world(backbone)
+    theta, x = _simulate(world, backbone.num_simulations, backbone.seed)
     fit = fit_backbone(backbone.kind, **backbone.options)
-    with warnings.catch_warnings():
-        # A quick run stops early on purpose.
-        warnings.filterwarnings("ignore", message="training stopped at max_epochs")
-        return fit(prior, theta, x, seed=backbone.seed)
+    return fit(world.prior, theta, x, seed=backbone.seed)
 
 
 @cache
@@ -97,30 +95,28 @@ def _embedding_net(dim_x: int, dim_theta: int) -> torch.nn.Module:
     return perceptron(dim_x, 3 * dim_theta, layers=4, hidden=64)
 
 
-def _world(
-    backbone: Backbone,
-) -> tuple[Distribution, Callable[[int], tuple[Tensor, Tensor]]]:
-    """Find the prior and the simulator that a posterior is trained on."""
-    from ma_sbi.randomness import derive, seeded
+def _world(backbone: Backbone) -> Task | FortnightSimulator:
+    """Make the world that a posterior is trained in."""
     from ma_sbi_bench.tasks import TASKS, get_task
     from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
-    seed = backbone.seed
     if backbone.world in TASKS:
-        task = get_task(backbone.world, **backbone.world_options)
+        return get_task(backbone.world, **backbone.world_options)
+    if backbone.world == "fortnight":
+        return FortnightSimulator(**backbone.world_options)
+    raise ValueError(f"there is no world {backbone.world!r} to train a posterior on")
 
-        def draw_task(num: int) -> tuple[Tensor, Tensor]:
-            draws = task.draw(num, seed=seed)
-            return draws.theta, draws.x_sim
 
-        return task.prior, draw_task
-    if backbone.world != "fortnight":
-        raise ValueError(f"there is no world {backbone.world!r} to train a posterior on")
-    simulator = FortnightSimulator(**backbone.world_options)
+def _simulate(
+    world: Task | FortnightSimulator, num: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Draw parameters and simulate data."""
+    from ma_sbi.randomness import derive, seeded
+    from ma_sbi_bench.tasks import Task
 
-    def draw_fortnight(num: int) -> tuple[Tensor, Tensor]:
-        with seeded(derive(seed, "prior")):
-            theta = simulator.prior.sample((num,))
-        return theta, simulator.simulate(theta, seed=seed)
-
-    return simulator.prior, draw_fortnight
+    if isinstance(world, Task):
+        draws = world.draw(num, seed=seed)
+        return draws.theta, draws.x_sim
+    with seeded(derive(seed, "prior")):
+        theta = world.prior.sample((num,))
+    return theta, world.simulate(theta, seed=seed)

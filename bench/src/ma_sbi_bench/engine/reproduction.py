@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ma_sbi_bench.engine.budget import Budget
@@ -16,32 +15,28 @@ from ma_sbi_bench.engine.store import Store
 __all__ = ["Estimate", "Reproduction"]
 
 
-@dataclass(frozen=True)
 class Reproduction:
     """Experiments to be run with a budget, and where their numbers are kept.
 
-    Attributes:
+    Args:
         experiments: The experiments.
         budget: What may be spent.
         out: Folder of finished cells and trained posteriors.
         results: Folder of committed rows; None to ignore it.
     """
 
-    experiments: Sequence[Experiment]
-    budget: Budget
-    out: Path
-    results: Path | None = None
-    store: Store = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Workers of a cluster have a current folder of their own.
-        object.__setattr__(self, "out", self.out.absolute())
-        object.__setattr__(self, "store", Store(cells_in(self.out), self.results))
-
-    def missing(self, experiment: Experiment) -> str:
-        """Say what the unfinished cells of an experiment need and is not here."""
-        cells = experiment.cells(self.budget)
-        return experiment.what_is_missing(c for c in cells if c not in self.store)
+    def __init__(
+        self,
+        experiments: Sequence[Experiment],
+        budget: Budget,
+        out: Path,
+        results: Path | None = None,
+    ) -> None:
+        self.experiments = experiments
+        self.budget = budget
+        self.out = out.absolute()  # workers of a cluster have a current folder of their own
+        self.results = results
+        self.store = Store(cells_in(self.out), results)
 
     def work(self) -> dict[str, list[Work]]:
         """List what is left to do, by experiment; work that several share is in each."""
@@ -53,20 +48,19 @@ class Reproduction:
     def estimate(self, num_workers: int | None) -> Estimate:
         """Make an estimate that knows how long finished cells took."""
         estimate = Estimate(num_workers)
-        for one in self.experiments:
-            cells = {cell.key: cell for cell in one.cells(self.budget)}
-            rows = self.store.rows(cells.values()).drop_duplicates("key")
-            for key, seconds in zip(rows["key"], rows["seconds"], strict=True):
-                estimate.add(one.name, cells[key], seconds)
+        cells = {c.key: c for one in self.experiments for c in one.cells(self.budget)}
+        rows = self.store.rows(cells.values()).drop_duplicates("key")
+        for key, seconds in zip(rows["key"], rows["seconds"], strict=True):
+            estimate.add(cells[key], seconds)
         return estimate
 
 
 class Estimate:
-    """How long work will take, estimated from similar cells.
+    """How long work will take, estimated from similar work.
 
     The time of a cell is the mean of those of the same method, task and backbone, else of
-    the same method, else of the same experiment, else of all. Posteriors are estimated
-    from posteriors: of the same kind and world, else of the same kind, else of all.
+    the same method, else of all. Posteriors are estimated from posteriors: of the same kind
+    and world, else of the same kind, else of all.
 
     Args:
         num_workers: How many things are done at once; None to infer it from the pace.
@@ -78,9 +72,9 @@ class Estimate:
         self._busy = 0.0
         self._known: dict[tuple[str, ...], tuple[int, float]] = {}
 
-    def add(self, experiment: str, item: Cell | Backbone, seconds: float) -> None:
+    def add(self, item: Cell | Backbone, seconds: float) -> None:
         """Record how long something took."""
-        for group in _groups(experiment, item):
+        for group in _groups(item):
             count, total = self._known.get(group, (0, 0.0))
             self._known[group] = count + 1, total + seconds
 
@@ -88,33 +82,25 @@ class Estimate:
         """Record something that was done just now."""
         self._busy += done.seconds
         if not done.error:
-            self.add(done.work.experiment.name, done.work.item, done.seconds)
+            self.add(done.work.item, done.seconds)
 
     def seconds(self, work: Iterable[Work]) -> float | None:
         """Estimate how long work takes from now; None if nothing similar is known."""
         total = 0.0
         for one in work:
-            groups = _groups(one.experiment.name, one.item)
-            known = next((self._known[g] for g in groups if g in self._known), None)
+            known = next((g for g in _groups(one.item) if g in self._known), None)
             if known is None:
                 return None
-            total += known[1] / known[0]
-        return total / self._at_once()
-
-    def _at_once(self) -> float:
-        if self._num_workers is not None:
-            return self._num_workers
-        return max(1.0, self._busy / max(time.monotonic() - self._start, 1e-3))
+            count, seconds = self._known[known]
+            total += seconds / count
+        elapsed = max(time.monotonic() - self._start, 1e-3)
+        return total / (self._num_workers or max(1.0, self._busy / elapsed))
 
 
-def _groups(experiment: str, item: Cell | Backbone) -> list[tuple[str, ...]]:
+def _groups(item: Cell | Backbone) -> list[tuple[str, ...]]:
     """Name the groups that an item belongs to, the most similar first."""
     if isinstance(item, Backbone):
         names = ("posterior", item.kind, item.world)
-        return [names, names[:2], names[:1]]
-    return [
-        ("cell", item.task, item.backbone, item.method),
-        ("cell", item.method),
-        ("cell of", experiment),
-        ("cell",),
-    ]
+    else:
+        names = ("cell", item.method, f"{item.task}, {item.backbone}")
+    return [names, names[:2], names[:1]]

@@ -1,4 +1,4 @@
-"""Runs cells on the processes of this machine, or on a cluster, and loses nothing.
+"""Runs cells in processes of this machine, or on a cluster.
 
 A finished cell is a file, written by the process that computed it, before its result is
 reported. Whatever is killed, the next run goes on with the cells that have no file yet.
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -208,7 +208,7 @@ def _all(work: Sequence[Work], workers: Workers) -> Generator[Done]:
             else:
                 busy[workers.start(do, one)] = one
                 room -= 1
-        # With a limit, since workers may have joined in the meantime.
+        # With a limit, since more workers may have joined.
         for future in wait(busy, 10.0, FIRST_COMPLETED).done:
             one = busy.pop(future)
             done = _outcome(future, one, deaths)
@@ -224,20 +224,16 @@ def _all(work: Sequence[Work], workers: Workers) -> Generator[Done]:
 def _outcome(future: Future[Done], work: Work, deaths: Counter[str]) -> Done | None:
     """Say what came of work; None if its process died and it may be tried again."""
     try:
-        error = future.exception()
+        return replace(future.result(), work=work)
     except CancelledError:
         return Done(work, 0.0, "the scheduler has cancelled it")
-    if error is None:
-        done = future.result()
-        return Done(work, done.seconds, done.error, done.details)
-    if isinstance(error, KeyboardInterrupt):
-        raise error
-    if work.finished:  # the process died after its work
-        return Done(work, 0.0)
-    reason = in_one_line(error)
-    if isinstance(error, BrokenProcessPool):  # killed, or out of memory
-        deaths[work.item.key] += 1
+    except Exception as error:  # noqa: BLE001 (of the worker, not of the work)
+        if work.finished:  # the process died after its work
+            return Done(work, 0.0)
+        if not isinstance(error, BrokenProcessPool):
+            return Done(work, 0.0, in_one_line(error), str(error))
+        deaths[work.item.key] += 1  # killed, or out of memory
         if deaths[work.item.key] < MOST_DEATHS:
             return None
         reason = f"its process died {MOST_DEATHS} times; out of memory?"
-    return Done(work, 0.0, reason, str(error))
+        return Done(work, 0.0, reason, str(error))

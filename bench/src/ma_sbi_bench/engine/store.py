@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,12 @@ COLUMNS = [
     *("metric", "recipe", "num_draws", "num_cases", "value", "values"),
     *("seconds", "versions", "commit", "key"),
 ]
-WHOLE_NUMBERS = (
-    *("version", "seed", "num_calibration", "observation", "regime"),
-    *("num_draws", "num_cases"),
+TYPES: dict[str, Any] = (
+    dict.fromkeys(("version", "seed", "num_calibration", "observation", "regime"), "Int64")
+    | {"num_draws": "Int64", "num_cases": "Int64", "value": "float64", "seconds": "float64"}
+    | dict.fromkeys(("experiment", "method", "task", "backbone"), "str")
+    | dict.fromkeys(("metric", "recipe", "commit", "key"), "str")
 )
-TEXTS = ("experiment", "method", "task", "backbone", "metric", "recipe", "commit", "key")
 
 
 class Store:
@@ -47,7 +48,7 @@ class Store:
     Args:
         folder: Folder of the cells; made when the first one is written.
         results: Folder of committed rows, one CSV per experiment; other CSV files in it are
-            ignored. None for none.
+            ignored.
     """
 
     def __init__(self, folder: str | Path, results: str | Path | None = None) -> None:
@@ -86,10 +87,14 @@ class Store:
         found: list[dict[str, Any]] = []
         for key in dict.fromkeys(cell.key for cell in cells):
             file = self._file(key)
-            if file.exists():
-                found += _flatten(json.loads(file.read_text(encoding="utf-8")), key)
-            else:
+            if not file.exists():
                 found += self.committed.get(key, [])
+                continue
+            record = json.loads(file.read_text(encoding="utf-8"))
+            about = {name: record[name] for name in ("seconds", "versions", "commit")}
+            found += [
+                record["cell"] | one | about | {"key": key} for one in record["measured"]
+            ]
         return _typed(pd.DataFrame(found, columns=COLUMNS))
 
     @cached_property
@@ -111,11 +116,12 @@ class Store:
             The number of rows.
         """
         rows = self.rows(cells)
+        in_order = partial(json.dumps, sort_keys=True)
         plain = rows.assign(
-            settings=[json.dumps(one, sort_keys=True) for one in rows["settings"]],
-            versions=[json.dumps(one, sort_keys=True) for one in rows["versions"]],
-            values=[_as_text(one) for one in rows["values"]],
-            value=[f"{one:.6g}" for one in rows["value"]],
+            settings=rows["settings"].map(in_order),
+            versions=rows["versions"].map(in_order),
+            values=rows["values"].map(_as_text),
+            value=rows["value"].map("{:.6g}".format),
         )
         with written_whole(Path(file)) as unfinished:
             plain.to_csv(unfinished, index=False, lineterminator="\n")
@@ -130,17 +136,16 @@ def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
     known: dict[str, list[dict[str, Any]]] = {}
     with file.open(newline="", encoding="utf-8") as text:
         reader = csv.DictReader(text)
-        head = reader.fieldnames or ()
-        missing = sorted(set(COLUMNS) - set(head))
-        if "key" in head and missing:
-            raise ValueError(
-                f"{file} is not a file of results: it has no columns {', '.join(missing)}"
-            )
-        for row in reader if "key" in head else ():
+        head = set(reader.fieldnames or ())
+        if "key" not in head:
+            return {}
+        if missing := sorted(set(COLUMNS) - head):
+            lacks = f"it has no columns {', '.join(missing)}"
+            raise ValueError(f"{file} is not a file of results: {lacks}")
+        for row in reader:
             if None in row or None in row.values():
-                raise ValueError(
-                    f"{file}, line {reader.line_num}: not as many fields as columns"
-                )
+                line = f"{file}, line {reader.line_num}"
+                raise ValueError(f"{line}: not as many fields as columns")
             known.setdefault(row["key"], []).append(row)
     return known
 
@@ -149,7 +154,7 @@ def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
 def written_whole(file: Path) -> Iterator[Path]:
     """Give a name to write to; it becomes the file when all is written, or never."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own: two processes, of two machines even, may finish the same thing.
+    # A unique name: two processes, even of two machines, may write the same file.
     unfinished = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.unfinished")
     try:
         yield unfinished
@@ -161,28 +166,19 @@ def written_whole(file: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def _flatten(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Turn the contents of a cell's file into rows."""
-    about = {name: record[name] for name in ("seconds", "versions", "commit")}
-    return [record["cell"] | one | about | {"key": key} for one in record["measured"]]
-
-
 def _typed(rows: pd.DataFrame) -> pd.DataFrame:
     """Give every column its type, whether it comes from JSON or from CSV."""
     for name in ("settings", "versions"):
         known = [json.loads(v) if isinstance(v, str) else v for v in rows[name]]
         rows[name] = pd.Series(known, dtype=object)
-    values = [_as_numbers(text) for text in rows["values"]]
+    values = [np.array([float(one) for one in text.split()]) for text in rows["values"]]
     rows["values"] = pd.Series(values, dtype=object)
     # From the values themselves: the column of a CSV file is rounded.
     rows["num_cases"] = [len(one) for one in values]
     rows["value"] = [float(one.mean()) for one in values]
-    for name in WHOLE_NUMBERS:
-        rows[name] = pd.to_numeric(rows[name], errors="coerce").astype("Int64")
-    for name in ("value", "seconds"):
-        rows[name] = pd.to_numeric(rows[name], errors="coerce").astype(float)
-    for name in TEXTS:
-        rows[name] = rows[name].astype("str")
+    for name, kind in TYPES.items():
+        column = rows[name] if kind == "str" else pd.to_numeric(rows[name])
+        rows[name] = column.astype(kind)
     return rows
 
 
@@ -190,15 +186,12 @@ def _as_text(values: Iterable[float]) -> str:
     return " ".join(f"{value:.6g}" for value in values)
 
 
-def _as_numbers(text: str) -> np.ndarray:
-    return np.array([float(value) for value in text.split()])
-
-
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of the packages that decide a number."""
-    found = {name: version(name) for name in PACKAGES}
-    return {"python": platform.python_version()} | found
+    return {"python": platform.python_version()} | {
+        name: version(name) for name in PACKAGES
+    }
 
 
 @cache
@@ -209,11 +202,10 @@ def commit() -> str:
     """
     if "MA_SBI_COMMIT" in os.environ:
         return os.environ["MA_SBI_COMMIT"]
-    source = Path(__file__).parents[1]
     try:
         return subprocess.run(
             ["git", "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"],
-            cwd=source,
+            cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
             check=True,

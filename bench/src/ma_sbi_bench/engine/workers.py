@@ -49,7 +49,7 @@ class ThisProcess:
 
 
 class Processes:
-    """Several processes of this machine; if one dies, the others go on.
+    """Several processes of this machine, of one thread each; if one dies, the others go on.
 
     Args:
         num: How many.
@@ -57,57 +57,33 @@ class Processes:
 
     def __init__(self, num: int) -> None:
         self.capacity = num
-        self._processes = [_Process() for _ in range(num)]
+        # A pool for each process, since a pool ends all its processes when one dies.
+        self._calls: dict[ProcessPoolExecutor, Future[Any]] = {}
 
     def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
-        """Send the call to an idle process."""
-        idle = next(one for one in self._processes if not one.busy)
-        return idle.start(function, given)
+        """Send the call to an idle process, or to a new one."""
+        for pool in [one for one, call in self._calls.items() if call.done()]:
+            try:
+                self._calls[pool] = pool.submit(function, given)
+                return self._calls[pool]
+            except BrokenProcessPool:  # its process has died
+                del self._calls[pool]
+                pool.shutdown()
+        pool = ProcessPoolExecutor(
+            1, env=ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
+        )
+        self._calls[pool] = pool.submit(function, given)
+        return self._calls[pool]
 
     def stop(self) -> None:
-        """Kill all."""
-        for one in self._processes:
-            one.stop()
-
-
-class _Process:
-    """A process of one thread, which is replaced when it has died.
-
-    Each has a pool of its own, since a pool ends all its processes when one dies.
-    """
-
-    def __init__(self) -> None:
-        self._pool: ProcessPoolExecutor | None = None
-        self._call: Future[Any] | None = None
-
-    @property
-    def busy(self) -> bool:
-        return self._call is not None and not self._call.done()
-
-    def start(self, function: Callable[[Any], Any], given: Any) -> Future[Any]:
-        try:
-            self._call = self._running_pool().submit(function, given)
-        except BrokenProcessPool:  # it was killed while it was idle
-            self.stop()
-            self._call = self._running_pool().submit(function, given)
-        return self._call
-
-    def _running_pool(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                1, env=ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
-            )
-        return self._pool
-
-    def stop(self) -> None:
-        if self._pool is not None:
+        """Kill those that are busy, and end the others."""
+        for pool, call in self._calls.items():
             # One that is killed leaves semaphores behind, and a warning about them.
-            self._pool.shutdown(kill_workers=self.busy)
-            self._pool = None
+            pool.shutdown(kill_workers=not call.done())
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent, which may have been killed."""
+    """End this process soon after its parent, which may be killed."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
@@ -16,7 +16,7 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.reproduction import Reproduction
 from ma_sbi_bench.engine.running import Done, run
 from ma_sbi_bench.engine.workers import connect
-from ma_sbi_bench.report.contents import gather
+from ma_sbi_bench.report.contents import Report, gather
 from ma_sbi_bench.report.markdown import write_markdown
 from ma_sbi_bench.report.page import write_page
 from ma_sbi_bench.report.progress import ProgressDisplay
@@ -26,7 +26,7 @@ from ma_sbi_bench.tables.registry import EXPERIMENTS, get_experiment
 
 __all__ = ["check", "describe", "list_cells", "prepare", "reproduce", "write_report"]
 
-# As shells have it: ended by Ctrl-C.
+# The exit code of shells after Ctrl-C.
 INTERRUPTED = 130
 RESULTS = Path("bench/results")
 USAGE = """\
@@ -57,8 +57,7 @@ def prepare(
         ValueError: If an experiment or a folder is not there.
     """
     wanted = {get_experiment(name).name for name in names if name != "all"}
-    if not names or "all" in names:
-        wanted = set(EXPERIMENTS)
+    every = not names or "all" in names
     if fresh and results is not None:
         raise ValueError(
             "--fresh ignores committed rows, so --results has no use beside it"
@@ -67,7 +66,7 @@ def prepare(
         raise ValueError(f"there is no folder {results} with committed rows")
     if results is None and not fresh and RESULTS.is_dir():
         results = RESULTS
-    experiments = [one for name, one in EXPERIMENTS.items() if name in wanted]
+    experiments = [one for name, one in EXPERIMENTS.items() if every or name in wanted]
     found = Reproduction(experiments, budget, out, results)
     _ = found.store.committed  # so that a broken file is refused before any work
     return found
@@ -96,29 +95,29 @@ def check(asked: Reproduction, num_workers: int | None, scheduler: str | None) -
 
 def describe() -> None:
     """Print every experiment in a line, and how to run them."""
-    rows = [(one.name, one.title, one.place) for one in EXPERIMENTS.values()]
-    _print_table("Experiments", ("name", "what it is", "in the paper"), rows)
+    _print_table(
+        "Experiments",
+        [
+            {"name": one.name, "what it is": one.title, "in the paper": one.place}
+            for one in EXPERIMENTS.values()
+        ],
+    )
     _say(USAGE)
 
 
 def list_cells(asked: Reproduction, *, as_json: bool = False) -> None:
     """Print how many cells of every experiment are finished."""
-    every: dict[str, bool] = {}
-    rows = []
-    for one in asked.experiments:
-        cells = {cell.key: cell in asked.store for cell in one.cells(asked.budget)}
-        finished = sum(cells.values())
-        rows.append((one.name, one.title, len(cells), finished, asked.missing(one)))
-        every |= cells
-    heads = ("name", "title", "cells", "finished", "missing")
+    report = _gather(asked)
+    counts = [section.counts for section in report.sections]
     if as_json:
-        _print_json([dict(zip(heads, row, strict=True)) for row in rows])
+        _print_json(counts)
         return
-    _print_table(
-        "Experiments (quick)" if asked.budget.quick else "Experiments", heads, rows
+    _print_table("Experiments" + " (quick)" * asked.budget.quick, counts)
+    num = sum(report.finished.values())
+    _say(
+        f"{num} of {len(report.finished)} different cells are finished. "
+        "One that experiments share counts in each of them."
     )
-    said = f"{sum(every.values())} of {len(every)} different cells are finished."
-    _say(f"{said} One that experiments share counts in each of them.")
 
 
 def reproduce(
@@ -129,9 +128,9 @@ def reproduce(
     as_json: bool = False,
 ) -> int:
     """Run what is left, print ours beside the paper's, and return the exit code."""
-    for one in asked.experiments:
-        if reason := asked.missing(one):
-            _say(f"Cells of {one.name} are skipped: {reason}", err=True)
+    for one in _gather(asked).sections:
+        if one.missing:
+            _say(f"Cells of {one.experiment.name} are skipped: {one.missing}", err=True)
     num_workers = num_workers or cpu_count()
     work = asked.work()
     failures: list[Done] = []
@@ -153,7 +152,7 @@ def reproduce(
                 raise
             _say(f"ma-sbi reproduce: {error}\n{_how_to_resume(asked)}", err=True)
             return 1
-    report = gather(asked.experiments, asked.budget, asked.store)
+    report = _gather(asked)
     if as_json:
         failed = [
             {"cell": str(one.work.item), "reason": one.error, "details": one.details}
@@ -165,7 +164,7 @@ def reproduce(
         _say(f"A page with figures: {_report_command(asked)}")
     problems = [f"{len(failures)} failed:"] if failures else []
     problems += [f"- {one.work.item}: {one.error}" for one in failures]
-    return _exit_code([*problems, *report.warnings])
+    return _exit_code([*problems, *report.problems])
 
 
 def write_report(
@@ -176,7 +175,7 @@ def write_report(
     csv: Path | None = None,
 ) -> int:
     """Write what is asked for of finished cells, and return the exit code."""
-    report = gather(asked.experiments, asked.budget, asked.store)
+    report = _gather(asked)
     done = report.provenance
     if done.num_cells and not done.num_finished:
         _say(
@@ -185,26 +184,30 @@ def write_report(
             err=True,
         )
         return 2
-    warnings = report.warnings
     try:
         if html is not None:
-            warnings += write_page(report, html)
+            write_page(report, html)
             _say(f"The page is {html}.")
         if markdown is not None:
-            warnings += write_markdown(report, markdown)
+            write_markdown(report, markdown)
             _say(f"The pages are {markdown} and {markdown.with_suffix('')}/*.md.")
         if csv is not None:
-            for section in filter(lambda one: one.num_finished, report.sections):
-                file = csv / f"{section.experiment.name}.csv"
-                num = asked.store.export(section.cells, file)
-                _say(f"{num} rows are in {file}.")
+            for section in report.sections:
+                if section.num_finished:
+                    file = csv / f"{section.experiment.name}.csv"
+                    num = asked.store.export(section.cells, file)
+                    _say(f"{num} rows are in {file}.")
     except OSError as error:
         said = f"ma-sbi report: cannot write {error.filename}: {error.strerror}"
         _say(said, err=True)
         return 2
     _say(report.conclusion)
     _say(f"{done.num_finished} of {done.num_cells} cells are finished.")
-    return _exit_code(warnings)
+    return _exit_code(report.problems)
+
+
+def _gather(asked: Reproduction) -> Report:
+    return gather(asked.experiments, asked.budget, asked.store)
 
 
 def _how_to_resume(asked: Reproduction) -> str:
@@ -217,7 +220,9 @@ def _how_to_resume(asked: Reproduction) -> str:
 def _report_command(asked: Reproduction) -> str:
     options = " --quick" if asked.budget.quick else ""
     options += f" --seeds {asked.budget.seeds}" if asked.budget.seeds else ""
-    if asked.results not in (None, RESULTS):
+    if asked.results is None:
+        options += " --fresh" if RESULTS.is_dir() else ""
+    elif asked.results != RESULTS:
         options += f" --results {quote(str(asked.results))}"
     return f"ma-sbi report{options} --out {quote(str(asked.out))}"
 
@@ -234,11 +239,9 @@ def _say(sentence: str, *, err: bool = False) -> None:
     typer.echo(printable(sentence), err=err)
 
 
-def _print_table(
-    title: str, heads: Sequence[str], rows: Sequence[Sequence[str | int]]
-) -> None:
-    columns = tuple(Column(head, numeric=head in ("cells", "finished")) for head in heads)
-    entries = tuple(tuple(words(str(one)) for one in row) for row in rows)
+def _print_table(title: str, rows: Sequence[Mapping[str, str | int]]) -> None:
+    columns = [Column(head, isinstance(one, int)) for head, one in rows[0].items()]
+    entries = [[words(str(one)) for one in row.values()] for row in rows]
     wide_console().print(render_table(Table(title, columns, entries)))
 
 

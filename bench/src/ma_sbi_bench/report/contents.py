@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -76,7 +76,7 @@ QUICK_WARNING = (
 )
 # The paper's recipe, and its variants on real data.
 OWN_METHODS = ("ma_sbi_paper", "stochastic", "matched")
-# What other programs are given of a line.
+# What is written of a line as JSON.
 LINE = ("table", "labels", "metric", "raw", "closed", "log_score", "verdict", "note")
 NOTHING_TO_RUN = Entry("nothing to run", 1.0)
 # Outcomes of claims: as verbs, and the verdict whose colour each has.
@@ -113,31 +113,53 @@ class Section:
 
     Attributes:
         experiment: The experiment.
-        cells: All its cells.
-        rows: Rows of the finished ones.
-        num_finished: How many are finished.
         presentation: How its rows are shown.
-        missing: Why the other cells cannot be run here; empty if they can.
-        lines: Ours beside the paper's.
-        problem: Why the lines could not be made; empty if they were.
+        cells: All its cells.
+        store: Where its finished cells are.
+        problems: Which tables and figures could not be made, as far as this was tried.
     """
 
     experiment: Experiment
-    cells: Sequence[Cell]
-    rows: pd.DataFrame
-    num_finished: int
     presentation: Presentation
-    missing: str = ""
-    lines: tuple[Line, ...] = field(init=False, default=())
-    problem: str = field(init=False, default="")
+    cells: Sequence[Cell]
+    store: Store
+    problems: list[str] = field(init=False, default_factory=list)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def num_finished(self) -> int:
+        """Number of finished cells."""
+        return sum(cell in self.store for cell in self.cells)
+
+    @cached_property
+    def missing(self) -> str:
+        """Why the other cells cannot be run here; empty if they can."""
+        left = (cell for cell in self.cells if cell not in self.store)
+        return self.experiment.what_is_missing(left)
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """Rows of the finished cells."""
+        return self.store.rows(self.cells)
+
+    @cached_property
+    def lines(self) -> Sequence[Line]:
+        """Ours beside the paper's; none if they could not be made."""
         try:
-            lines = tuple(self.presentation.lines(self.rows)) if self.has_results else ()
-            object.__setattr__(self, "lines", lines)
+            return tuple(self.presentation.lines(self.rows)) if self.has_results else ()
         except Exception as error:  # noqa: BLE001 (shown, and the others are made)
-            reason = f"The tables of {self.experiment.name} could not be made: "
-            object.__setattr__(self, "problem", reason + in_one_line(error))
+            self._fail(f"The tables of {self.experiment.name} could not be made", error)
+            return ()
+
+    @property
+    def counts(self) -> dict[str, str | int]:
+        """How many cells are finished, and why others cannot be."""
+        return {
+            "name": self.experiment.name,
+            "title": self.experiment.title,
+            "cells": len(self.cells),
+            "finished": self.num_finished,
+            "missing": self.missing,
+        }
 
     @property
     def has_results(self) -> bool:
@@ -154,11 +176,11 @@ class Section:
         yield Paragraph(self._about, "faint")
         if self.experiment.note:
             yield Paragraph(self.experiment.note)
-        if self.problem:
-            yield Paragraph(self.problem, "warning")
         yield from make_tables(self.lines)
         if figures:
             yield from self._draw()
+        for problem in dict.fromkeys(self.problems):
+            yield Paragraph(problem, "warning")
         counts = counts_in_words(sample_counts(self.rows))
         if counts:
             yield Paragraph(f"Settings: {counts}.", "faint")
@@ -171,21 +193,19 @@ class Section:
         said += f", {done} of {num} cells finished" if num else ""
         return said + (", so its verdicts are provisional." if done < num else ".")
 
-    def _draw(self) -> list[Drawn] | list[Paragraph]:
+    def _draw(self) -> Iterator[Drawn]:
         captions, own = self.presentation.captions, self.experiment.name
         try:
             figures = self.presentation.figures(self.rows)
         except Exception as error:  # noqa: BLE001 (shown, and the others are drawn)
-            reason = f"The figures of {own} could not be drawn: {in_one_line(error)}"
-            return [Paragraph(reason, "warning")]
-        return [
-            Drawn(
-                name if name.startswith(own) else f"{own}_{name}",
-                captions.get(name) or name.replace("_", " "),
-                figure,
-            )
-            for name, figure in figures.items()
-        ]
+            self._fail(f"The figures of {own} could not be drawn", error)
+            return
+        for name, figure in figures.items():
+            full = name if name.startswith(own) else f"{own}_{name}"
+            yield Drawn(full, captions.get(name) or name.replace("_", " "), figure)
+
+    def _fail(self, what: str, error: Exception) -> None:
+        self.problems.append(f"{what}: {in_one_line(error)}")
 
 
 @dataclass(frozen=True)
@@ -196,10 +216,14 @@ class Report:
     budget: Budget
 
     @cached_property
+    def finished(self) -> dict[str, bool]:
+        """Whether each cell is finished, by its key; experiments may share one."""
+        return {c.key: c in one.store for one in self.sections for c in one.cells}
+
+    @cached_property
     def provenance(self) -> Provenance:
         """Where the numbers come from."""
-        keys = {cell.key for section in self.sections for cell in section.cells}
-        return trace([section.rows for section in self.sections], len(keys))
+        return trace([section.rows for section in self.sections], len(self.finished))
 
     @cached_property
     def judged_claims(self) -> list[Claim]:
@@ -227,27 +251,26 @@ class Report:
         return sum((section.verdicts for section in self.sections), Counter())
 
     @property
-    def warnings(self) -> list[str]:
-        """What could not be made."""
-        return [section.problem for section in self.sections if section.problem]
+    def problems(self) -> list[str]:
+        """Which tables and figures could not be made, as far as this was tried."""
+        return [problem for section in self.sections for problem in section.problems]
 
     @property
     def conclusion(self) -> str:
         """All verdicts in a sentence."""
+        said = ""
+        if self.judged_claims:
+            outcomes = Counter[str](one.outcome for one in self.judged_claims)
+            verbs = ((outcomes[name], verb) for name, (verb, _) in OUTCOMES.items())
+            found = ", ".join(f"{num} {verb}" for num, verb in verbs if num)
+            said = f"Of {outcomes.total()} claims of the paper {found}. "
         counts = self.verdicts
-        judged = sum(counts[name] for name in VERDICTS)
-        said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
         more = f"; {counts['']} more have no verdict" if counts[""] else ""
-        outcomes = Counter[str](one.outcome for one in self.judged_claims)
-        found = ", ".join(
-            f"{outcomes[name]} {verb}"
-            for name, (verb, _) in OUTCOMES.items()
-            if outcomes[name]
-        )
-        claims = f"Of {outcomes.total()} claims of the paper {found}. " if found else ""
+        judged = counts.total() - counts[""]
         if not judged:
-            return f"{claims}No figure of the paper has a verdict yet{more}."
-        return f"{claims}Of {judged} figures: {said}{more}."
+            return f"{said}No figure of the paper has a verdict yet{more}."
+        each = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
+        return f"{said}Of {judged} figures: {each}{more}."
 
     @property
     def headline(self) -> list[Paragraph]:
@@ -268,16 +291,14 @@ class Report:
     def claims(self) -> Table:
         """Claims with their outcomes."""
         titles = {one.experiment.name: one.experiment.title for one in self.sections}
-        outcomes = {
-            name: Entry(name, order, colour)
-            for order, (name, (_, colour)) in enumerate(OUTCOMES.items())
-        }
         rows = []
         for one in self.judged_claims:
-            found, title = words(one.found), words(titles[one.experiment])
-            rows.append((words(one.said), outcomes[one.outcome], found, title))
+            order, colour = list(OUTCOMES).index(one.outcome), OUTCOMES[one.outcome][1]
+            outcome = Entry(one.outcome, order, colour)
+            title = words(titles[one.experiment])
+            rows.append((words(one.said), outcome, words(one.found), title))
         heads = ("claim", "outcome", "ours [95 %]", "experiment")
-        return Table("What the paper claims", tuple(map(Column, heads)), tuple(rows))
+        return Table("What the paper claims", [Column(head) for head in heads], rows)
 
     @property
     def own_rows(self) -> Table:
@@ -285,58 +306,50 @@ class Report:
         rows = []
         for section in self.sections:
             for line in section.lines:
-                if not _in_paper(line) or line.labels.get("method") not in OWN_METHODS:
+                printed = _in_paper(line)
+                if not printed or line.labels.get("method") not in OWN_METHODS:
                     continue
-                judged = line.judged or _in_paper(line)
+                judged = line.judged or printed
                 figure = "gap closed" if judged is line.closed else line.metric
                 place = ", ".join(str(v) for k, v in line.labels.items() if k != "method")
                 about = map(words, (section.experiment.title, place, figure))
                 rows.append((*about, verdict_entry(line), *shown(line, judged)))
         heads = [Column(head) for head in ("experiment", "row", "figure", "verdict")]
         heads += [Column(head, numeric=True) for head in ("paper", "ours [95 %]")]
-        return Table("The paper's own method", tuple(heads), tuple(rows))
+        return Table("The paper's own method", heads, rows)
 
     @property
     def summary(self) -> Table:
         """Verdicts of each experiment."""
         rows = []
         for section in self.sections:
-            title, place = section.experiment.title, section.experiment.place
             counts = (section.verdicts[name] for name in (*VERDICTS, ""))
             entries = [Entry(str(count or ""), count) for count in counts]
             num, total = section.num_finished, len(section.cells)
             done = Entry(f"{num} of {total}", num / total) if total else NOTHING_TO_RUN
-            rows.append((words(title), *entries, done, words(place)))
+            title, place = map(words, (section.experiment.title, section.experiment.place))
+            rows.append((title, *entries, done, place))
         heads = (*VERDICTS, "no verdict", "cells finished")
         numbers = (Column(head, numeric=True) for head in heads)
         columns = (Column("experiment"), *numbers, Column("in the paper"))
-        return Table("Verdicts by experiment", columns, tuple(rows))
+        return Table("Verdicts by experiment", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can say it; NaN is None."""
+        """Return everything in types that JSON has; NaN is None."""
         return {
             "budget": "quick" if self.budget.quick else "full",
             "seeds": self.budget.seeds,
             "verdicts": dict(self.verdicts),
             "claims": [asdict(one) for one in self.judged_claims],
             "experiments": [
-                {
-                    **_some(one.experiment, "name", "title", "place", "note"),
-                    "cells": len(one.cells),
-                    "finished": one.num_finished,
-                    **_some(one, "missing", "problem"),
-                    "lines": [_plain(_some(line, *LINE)) for line in one.lines],
-                }
+                one.counts
+                | _some(one.experiment, "place", "note")
+                | {"lines": [_plain(_some(line, *LINE)) for line in one.lines]}
+                | {"problem": "; ".join(one.problems)}
                 for one in self.sections
             ],
             "provenance": asdict(self.provenance),
         }
-
-
-def warnings_in(blocks: Iterable[Block]) -> list[str]:
-    """Collect what could not be made."""
-    kept = (one for one in blocks if isinstance(one, Paragraph))
-    return [one.text for one in kept if one.kind == "warning"]
 
 
 def gather(
@@ -353,13 +366,10 @@ def gather(
         store: Finished cells.
         presentations: How the rows of each experiment are shown, by its name.
     """
-    sections = []
-    for one in experiments:
-        cells = one.cells(budget)
-        finished = [cell for cell in cells if cell in store]
-        missing = one.what_is_missing(cell for cell in cells if cell not in store)
-        rows, num = store.rows(finished), len(finished)
-        sections.append(Section(one, cells, rows, num, presentations[one.name], missing))
+    sections = (
+        Section(one, presentations[one.name], one.cells(budget), store)
+        for one in experiments
+    )
     return Report(tuple(sections), budget)
 
 
@@ -374,13 +384,12 @@ def _some(thing: Any, *names: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn a value into what JSON can say: NaN, infinity and no verdict are None."""
+    """Turn a value into types that JSON has: NaN, infinity and no verdict are None."""
     if isinstance(value, Compared):
         value = asdict(value) | _some(value, "difference", "tolerance", "verdict")
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()} | (
-            {"verdict": value["verdict"] or None} if "verdict" in value else {}
-        )
+        known = {k: v or None if k == "verdict" else v for k, v in value.items()}
+        return {name: _plain(one) for name, one in known.items()}
     if hasattr(value, "item"):  # a number of NumPy
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

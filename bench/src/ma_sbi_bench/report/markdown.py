@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from ma_sbi.display.text import printable
-from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report, warnings_in
+from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report
 from ma_sbi_bench.report.tables import Table
 
 __all__ = ["write_markdown"]
@@ -19,50 +19,45 @@ OWN = "own_method"
 STYLE: Any = {"axes.spines.top": False, "axes.spines.right": False}
 
 
-def write_markdown(report: Report, path: Path) -> list[str]:
+def write_markdown(report: Report, path: Path) -> None:
     """Write the page of claims, and a page per experiment into the folder of its name.
+
+    ``report.problems`` then says what could not be made.
 
     Args:
         report: The report.
         path: File of the page of claims. Of ``results.md`` the other pages are
             ``results/<experiment>.md``, and the figures ``results/figures/*.png``.
-
-    Returns:
-        Warnings of the pages: what could not be made, and why.
     """
     folder = path.with_suffix("")
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    warnings, names = [], []
     back = f"[All results](../{path.name})"
-    for section in report.shown:
-        name = section.experiment.name
+    names = [section.experiment.name for section in report.shown]
+    for section, name in zip(report.shown, names, strict=True):
         with mpl.rc_context(STYLE):
-            blocks = list(section.blocks())
-            parts = [_block(one, folder) for one in blocks]
+            parts = [_block(one, folder) for one in section.blocks()]
         _write(folder / f"{name}.md", report.heading(section), [*parts, back])
-        names.append(f"{folder.name}/{name}")
-        warnings += warnings_in(blocks)
     links = {one.experiment.title: f"{one.experiment.name}.md" for one in report.shown}
-    own = report.own_rows
+    below = {title: f"{folder.name}/{page}" for title, page in links.items()}
+    own, own_link = report.own_rows, ""
     if own.rows:
         _write(folder / f"{OWN}.md", own.title, [_table(own, links), back])
-        names.append(f"{folder.name}/{OWN}")
-    below = {title: f"{folder.name}/{page}" for title, page in links.items()}
+        own_link = f"[{own.title}: all its figures]({folder.name}/{OWN}.md)"
+        names.append(OWN)
     parts = [
         "Every table and figure of the paper that can be computed, with ours beside the "
         "paper's. These pages are generated: `ma-sbi reproduce all`, then `ma-sbi report "
         "--markdown FILE`.",
         *(_block(one, folder) for one in report.headline),
         *(_block(one, folder, below) for one in report.overview),
-        f"[{own.title}: all its figures]({folder.name}/{OWN}.md)" if own.rows else "",
-        "## How a verdict is made",
-        _facts(RULE),
-        "## Where the numbers come from",
-        _facts(report.provenance.facts),
-        "\n".join(["```{toctree}\n:hidden:\n", *names, "```"]),
+        own_link,
+        f"## How a verdict is made\n\n{_facts(RULE)}",
+        f"## Where the numbers come from\n\n{_facts(report.provenance.facts)}",
+        "\n".join(
+            ["```{toctree}\n:hidden:\n", *(f"{folder.name}/{n}" for n in names), "```"]
+        ),
     ]
     _write(path, report.title, parts)
-    return warnings
 
 
 def _write(path: Path, title: str, parts: list[str]) -> None:
@@ -95,12 +90,10 @@ def _figure(drawn: Drawn, folder: Path) -> str:
 def _table(table: Table, links: Mapping[str, str]) -> str:
     rules = ["---:" if column.numeric else "---" for column in table.columns]
     rows = [[_plain(column.head) for column in table.columns], rules]
-    rows += [[_linked(entry.text, links) for entry in row] for row in table.rows]
+    for entries in table.rows:
+        texts = [(one.text, _plain(one.text)) for one in entries]
+        rows.append([f"[{s}]({links[t]})" if t in links else s for t, s in texts])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _linked(text: str, links: Mapping[str, str]) -> str:
-    return f"[{_plain(text)}]({links[text]})" if text in links else _plain(text)
 
 
 def _facts(facts: Mapping[str, str]) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 import ma_sbi
 from ma_sbi.display.drawing import page_style, svg
 from ma_sbi.display.html import document, text
-from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report, Section, warnings_in
-from ma_sbi_bench.report.tables import Entry, Table
+from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report, Section
+from ma_sbi_bench.report.tables import Column, Entry, Table
 
 __all__ = ["write_page"]
 
@@ -20,44 +20,35 @@ __all__ = ["write_page"]
 MOST_ROWS_WITHOUT_FILTER = 5
 
 
-def write_page(report: Report, path: Path) -> list[str]:
-    """Write the page.
-
-    Returns:
-        Warnings of the page: what could not be made, and why.
-    """
-    warnings: list[str] = []
+def write_page(report: Report, path: Path) -> None:
+    """Write the page; ``report.problems`` then says what could not be made."""
     links = {one.experiment.title: one.experiment.name for one in report.shown}
-    overview = "\n".join(_block(block, links) for block in report.overview)
     parts = [
         f"<h1>{text(report.title)}</h1>",
         *map(_block, report.headline),
-        f"<div class='whole'>{overview}</div>",
-        f"<h3>How a verdict is made</h3>{_facts(RULE)}",
+        "<div class='whole'>",
+        *(_block(block, links) for block in report.overview),
+        f"</div><h3>How a verdict is made</h3>{_facts(RULE)}",
         _table(report.own_rows, links) if report.own_rows.rows else "",
-        *(_section(section, report.heading(section), warnings) for section in report.shown),
-        "<h2>Where the numbers come from</h2>",
-        _facts(report.provenance.facts),
+        *(_section(section, report.heading(section)) for section in report.shown),
+        f"<h2>Where the numbers come from</h2>{_facts(report.provenance.facts)}",
         f"<p class='faint'>Written by ma-sbi {text(ma_sbi.__version__)}.</p>",
     ]
-    body = "\n".join(part for part in parts if part)
     style, script = (
         files("ma_sbi_bench.report").joinpath(name).read_text(encoding="utf-8")
         for name in ("page.css", "page.js")
     )
-    page = document(f"ma-sbi: {report.title}", body, style=style, script=script)
+    title = f"ma-sbi: {report.title}"
+    page = document(title, "\n".join(parts), style=style, script=script)
     path.write_text(page, encoding="utf-8")
-    return warnings
 
 
-def _section(section: Section, heading: str, warnings: list[str]) -> str:
+def _section(section: Section, heading: str) -> str:
     with page_style(math=True):
-        blocks = list(section.blocks())
         parts = [
             f"<div class='{kind.__name__.lower()}'>{''.join(map(_block, some))}</div>"
-            for kind, some in groupby(blocks, type)
+            for kind, some in groupby(section.blocks(), type)
         ]
-    warnings += warnings_in(blocks)
     name = text(section.experiment.name)
     return "\n".join(
         [f"<section id='{name}'>", f"<h2>{text(heading)}</h2>", *parts, "</section>"]
@@ -77,19 +68,15 @@ def _block(block: Block, links: Mapping[str, str] | None = None) -> str:
 def _table(table: Table, links: Mapping[str, str]) -> str:
     title = text(table.title)
     heads = "".join(
-        f"<th scope='col' aria-sort='none'{_alignment(column.numeric)}>"
+        f"<th scope='col' aria-sort='none'{_kind(column)}>"
         f"<button type='button'>{text(column.head)}</button></th>"
         for column in table.columns
     )
-    rows = "\n".join(
-        "<tr>"
-        + "".join(
-            _entry(entry, column.numeric, links)
-            for entry, column in zip(row, table.columns, strict=True)
-        )
-        + "</tr>"
+    rows = (
+        [_entry(*both, links) for both in zip(row, table.columns, strict=True)]
         for row in table.rows
     )
+    body = "\n".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     search = ""
     if len(table.rows) > MOST_ROWS_WITHOUT_FILTER:
         search = (
@@ -100,23 +87,25 @@ def _table(table: Table, links: Mapping[str, str]) -> str:
     return (
         f"<div class='sortable'><div class='bar'><h3>{title}</h3>{search}</div>\n"
         f"<div class='box' tabindex='0' role='region' aria-label='{title}'>"
-        f"<table><thead><tr>{heads}</tr></thead>\n<tbody>{rows}</tbody></table></div></div>"
+        f"<table><thead><tr>{heads}</tr></thead>\n<tbody>{body}</tbody></table></div></div>"
     )
 
 
-def _entry(entry: Entry, numeric: bool, links: Mapping[str, str]) -> str:  # noqa: FBT001
+def _entry(entry: Entry, column: Column, links: Mapping[str, str]) -> str:
     order = "" if entry.order is None else f" data-order='{text(str(entry.order))}'"
     shown = text(entry.text)
     if entry.verdict:
         shown = f"<span class='{entry.verdict.replace(' ', '-')}'>{shown}</span>"
     if entry.text in links:
         shown = f"<a href='#{text(links[entry.text])}'>{shown}</a>"
-    long = " class='long'" if not numeric and len(entry.text) > 40 else ""
-    return f"<td{long or _alignment(numeric)}{order}>{shown}</td>"
+    return f"<td{_kind(column, entry.text)}{order}>{shown}</td>"
 
 
-def _alignment(numeric: bool) -> str:  # noqa: FBT001
-    return " class='number'" if numeric else ""
+def _kind(column: Column, content: str = "") -> str:
+    """Name the class of a place in a table, which decides its layout."""
+    if column.numeric:
+        return " class='number'"
+    return " class='long'" if len(content) > 40 else ""
 
 
 def _facts(facts: Mapping[str, str]) -> str:

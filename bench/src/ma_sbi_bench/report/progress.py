@@ -39,11 +39,9 @@ class ProgressDisplay:
         self.num_failures = 0
         self._estimate = estimate
         self._console = console
-        self._left = {
-            name: {one.item.key: one for one in some} for name, some in work.items() if some
-        }
-        every = {key: one for some in self._left.values() for key, one in some.items()}
-        self._left = {ALL: every} | self._left
+        left = {name: {one.item.key: one for one in some} for name, some in work.items()}
+        every = {key: one for some in left.values() for key, one in some.items()}
+        self._left = {ALL: every} | {name: some for name, some in left.items() if some}
         self._num = len(every)
         self._last_line = (-SECONDS_BETWEEN_LINES, 0)
         self._bars = Progress(
@@ -80,21 +78,17 @@ class ProgressDisplay:
         training = sum(isinstance(one.item, Backbone) for one in self._left[ALL].values())
         remarks = [f"{training} posteriors to train"] if training else []
         remarks += [f"[red]{self.num_failures} failed[/red]"] if self.num_failures else []
-        if self._console.is_terminal:
-            self._update_bars(", ".join(remarks))
-        else:
+        if not self._console.is_terminal:
             self._print_line(remarks, touched)
-
-    def _update_bars(self, remark: str) -> None:
-        for name, some in self._left.items():
-            task = self._tasks[name]
-            total = self._bars.tasks[task].total or 0
+            return
+        for name, task in self._tasks.items():
+            some = self._left[name].values()
             self._bars.update(
                 task,
-                completed=total - len(some),
-                left=self._estimate.seconds(some.values()),
+                completed=(self._bars.tasks[task].total or 0) - len(some),
+                left=self._estimate.seconds(some),
                 at=time.monotonic(),
-                remark=remark if name == ALL else "",
+                remark=", ".join(remarks) if name == ALL else "",
             )
 
     def _print_line(self, remarks: Sequence[str], touched: Sequence[str]) -> None:
@@ -106,7 +100,7 @@ class ProgressDisplay:
         self._last_line = now, num_done
         left = self._estimate.seconds(self._left[ALL].values())
         said = [f"{num_done} of {self._num} done"]
-        said += [f"{duration(left)} left"] if left and num_done < self._num else []
+        said += [f"{duration(left)} left"] if left else []
         said += remarks
         said += [f"{name}: {len(self._left[name])} to go" for name in touched[:3]]
         self._console.print(", ".join(said), highlight=False)

@@ -70,16 +70,17 @@ def trace(frames: Sequence[pd.DataFrame], num_cells: int) -> Provenance:
 
 def sample_counts(rows: pd.DataFrame) -> dict[str, tuple[int, ...]]:
     """List every count that the cells of these rows were run with."""
-    found: dict[str, tuple[int, ...]] = {}
-    if len(rows):
-        found["seeds"] = (int(rows["seed"].nunique()),)
-        calibration = sorted({int(one) for one in rows["num_calibration"].dropna()})
-        found |= {"calibration rows": tuple(calibration)} if calibration else {}
-    counts = (
-        {k: v for k, v in one.items() if type(v) is int and v > 1}
+    if rows.empty:
+        return {}
+    calibration = (
+        {"calibration rows": int(one)} for one in rows["num_calibration"].dropna()
+    )
+    settings = (
+        {name: value for name, value in one.items() if type(value) is int and value > 1}
         for one in rows["settings"]
     )
-    return found | _values_by_name(counts)
+    seeds = {"seeds": (int(rows["seed"].nunique()),)}
+    return seeds | _values_by_name([*calibration, *settings])
 
 
 def counts_in_words(counts: Mapping[str, Sequence[int]], most: int = 6) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from ma_sbi_bench.paper.comparing import Compared, Line, Verdict
 
@@ -14,16 +15,14 @@ VERDICTS: tuple[Verdict, ...] = ("reproduced", "better", "not reproduced", "too 
 BLANK = "–"
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """The head of a column, and whether it holds numbers."""
 
     head: str
     numeric: bool = False
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One place of a table.
 
     Attributes:
@@ -37,19 +36,16 @@ class Entry:
     verdict: Verdict = ""
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table of texts.
-
-    Attributes:
-        title: What it is about.
-        columns: One for each entry of a row.
-        rows: Its rows.
-    """
+class Table(NamedTuple):
+    """A table of texts: its title, its columns, and an entry per column in each row."""
 
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Entry, ...], ...]
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Entry]]
+
+
+Fill = Callable[[Line], Entry]
+"""Makes the entry of a line in a column."""
 
 
 def words(text: str) -> Entry:
@@ -66,76 +62,68 @@ def make_tables(lines: Sequence[Line]) -> list[Table]:
 
 
 def _make_table(title: str, lines: Sequence[Line]) -> Table:
-    columns, filled = [], []
-    for column, fill in _columns(lines):
-        entries = [fill(line) for line in lines]
-        if any(entry.text for entry in entries):
-            columns.append(column)
-            filled.append(entries)
-    return Table(title, tuple(columns), tuple(zip(*filled, strict=True)))
+    columns = [(head, [fill(line) for line in lines]) for head, fill in _columns(lines)]
+    filled = [(head, some) for head, some in columns if any(one.text for one in some)]
+    rows = zip(*(some for _, some in filled), strict=True)
+    return Table(title, [head for head, _ in filled], list(rows))
 
 
-def _columns(lines: Sequence[Line]) -> list[tuple[Column, Callable[[Line], Entry]]]:
+def _columns(lines: Sequence[Line]) -> Iterator[tuple[Column, Fill]]:
+    for name in dict.fromkeys(name for line in lines for name in line.labels):
+        values = [line.labels[name] for line in lines if name in line.labels]
+        numeric = all(isinstance(value, (int, float)) for value in values)
+        yield Column(name, numeric), partial(_label, name)
     metrics = list(dict.fromkeys(line.metric for line in lines if line.raw is not None))
     several = len(metrics) > 1
-    metric = "metric" if several or not any(metrics) else metrics[0]
-    labels = dict.fromkeys(name for line in lines for name in line.labels)
-    return [
-        *((Column(name, _holds_numbers(name, lines)), _label(name)) for name in labels),
-        (Column("metric"), lambda line: words(line.metric if several else "")),
-        # Before the numbers, since a narrow page shows no more.
-        (Column("verdict"), verdict_entry),
-        *_compared(metric, lambda line: line.raw),
-        *_compared("gap closed", lambda line: line.closed),
-        (Column("difference", numeric=True), _difference),
-        *_compared("log score", lambda line: line.log_score, ours="log score [95 %]"),
-        (Column("note"), lambda line: words(line.note)),
-    ]
+    if several:
+        yield Column("metric"), lambda line: words(line.metric)
+    # Before the numbers, since a narrow page shows no more.
+    yield Column("verdict"), verdict_entry
+    metric = metrics[0] if metrics and not several else ""
+    yield from _compared(metric or "metric", lambda line: line.raw)
+    yield from _compared("gap closed", lambda line: line.closed)
+    yield Column("difference", numeric=True), _difference
+    yield from _compared("log score", lambda line: line.log_score, "log score [95 %]")
+    yield Column("note"), lambda line: words(line.note)
 
 
 def _compared(
     name: str, number: Callable[[Line], Compared | None], ours: str = ""
-) -> list[tuple[Column, Callable[[Line], Entry]]]:
+) -> Iterator[tuple[Column, Fill]]:
     """Make the columns of a number: the paper's, what that implies, and ours."""
-    return [
-        (Column(f"{name}: paper", numeric=True), lambda line: _paper(line, number(line))),
-        (
-            Column(f"{name}: implied", numeric=True),
-            lambda line: _implied(line, number(line)),
-        ),
-        (
-            Column(ours or f"{name}: ours [95 %]", numeric=True),
-            lambda line: _ours(line, number(line)),
-        ),
-    ]
+
+    def column(
+        head: str, show: Callable[[Line, Compared | None], Entry]
+    ) -> tuple[Column, Fill]:
+        return Column(head, numeric=True), lambda line: show(line, number(line))
+
+    yield column(f"{name}: paper", _paper)
+    yield column(f"{name}: implied", _implied)
+    yield column(ours or f"{name}: ours [95 %]", _ours)
 
 
-def _holds_numbers(name: str, lines: Sequence[Line]) -> bool:
-    values = [line.labels[name] for line in lines if name in line.labels]
-    return all(isinstance(value, (int, float)) for value in values)
-
-
-def _label(name: str) -> Callable[[Line], Entry]:
-    def fill(line: Line) -> Entry:
-        value = line.labels.get(name, "")
-        if value == "" or (isinstance(value, float) and math.isnan(value)):
-            return Entry()
-        return Entry(f"{value:g}" if isinstance(value, float) else str(value), value)
-
-    return fill
+def _label(name: str, line: Line) -> Entry:
+    value = line.labels.get(name, "")
+    if value == "" or (isinstance(value, float) and math.isnan(value)):
+        return Entry()
+    return Entry(f"{value:g}" if isinstance(value, float) else str(value), value)
 
 
 def _paper(line: Line, one: Compared | None) -> Entry:
     if one is None or one.paper is None:
         return Entry()
-    text = _as_printed(line, one, one.paper)
-    return Entry(_with_unit(line, one, text), one.paper)
+    text = f"{one.paper:g}"  # as the paper prints it
+    if one is line.closed:
+        text = f"{round(one.paper, 1):g} %"
+    elif line.metric != "MSE" and math.isclose(round(one.paper, one.digits), one.paper):
+        text = f"{one.paper:.{one.digits}f}"
+    return Entry(text, one.paper)
 
 
 def _implied(line: Line, one: Compared | None) -> Entry:
     if one is None or one.implied is None:
         return Entry()
-    return Entry(_with_unit(line, one, _number(line, one, one.implied)), one.implied)
+    return Entry(_with_unit(line, one, one.implied), one.implied)
 
 
 def _ours(line: Line, one: Compared | None) -> Entry:
@@ -143,21 +131,25 @@ def _ours(line: Line, one: Compared | None) -> Entry:
         return Entry()
     if math.isnan(one.value):
         return Entry(f"{BLANK} ({one.reason})" if one.reason else BLANK)
-    text = _with_unit(line, one, _number(line, one, one.value))
+    text = _with_unit(line, one, one.value)
     if not math.isnan(one.low) and one.low != one.high:
         low, high = (_number(line, one, end) for end in (one.low, one.high))
         text += f" [{low}, {high}]"
     return Entry(text, one.value)
 
 
+def _with_unit(line: Line, one: Compared, value: float) -> str:
+    return _number(line, one, value) + (" %" if one is line.closed else "")
+
+
 def _difference(line: Line) -> Entry:
     """Show the difference that the verdict is based on."""
     for one in (line.judged, line.closed, line.raw):
-        if one is None or math.isnan(one.difference):
-            continue
-        text = _number(line, one, one.difference, keep_small=False)
-        signed = text if text.startswith("-") else f"+{text}"
-        return Entry(f"{signed} points" if one is line.closed else signed, one.difference)
+        if one is not None and not math.isnan(one.difference):
+            text = _number(line, one, one.difference, keep_small=False)
+            sign = "" if text.startswith("-") else "+"
+            unit = " points" if one is line.closed else ""
+            return Entry(f"{sign}{text}{unit}", one.difference)
     return Entry()
 
 
@@ -173,39 +165,18 @@ def verdict_entry(line: Line) -> Entry:
     return Entry(line.verdict, VERDICTS.index(line.verdict), line.verdict)
 
 
-def _with_unit(line: Line, one: Compared, text: str) -> str:
-    return f"{text} %" if one is line.closed else text
-
-
-def _as_printed(line: Line, one: Compared, value: float) -> str:
-    """Show a number as the paper does."""
-    if one is line.closed:
-        return f"{round(value, 1):g}"
-    if line.metric != "MSE" and math.isclose(round(value, one.digits), value):
-        return f"{value:.{one.digits}f}"
-    return f"{value:g}"
-
-
 def _number(line: Line, one: Compared, value: float, *, keep_small: bool = True) -> str:
     """Show a number with as many digits as mean something beside its interval."""
     if not math.isfinite(value):
         return BLANK if math.isnan(value) else str(value)
-    if one is line.raw and line.metric == "MSE":
-        return _significant(value, 4)
     known = [abs(end) for end in (value, one.value, one.low, one.high)]
     scale = max(end for end in known if math.isfinite(end))
-    if scale >= 1e6:
-        return _significant(value, 4)
+    if scale >= 1e6 or (one is line.raw and line.metric == "MSE"):
+        return f"{value:.0f}" if 1e4 <= abs(value) < 1e6 else f"{value:.4g}"
     small = round(scale, one.digits) == 0 < scale
     if small and keep_small and one is line.raw and line.metric != "C2ST":
-        return _significant(value, 2)
+        return f"{value:.2g}"
     # No more than four significant digits, unless they stand before the point.
     whole = math.floor(math.log10(scale)) if scale else 0
     text = f"{value:.{min(one.digits, max(0, 3 - whole))}f}"
     return text.removeprefix("-") if float(text) == 0 else text
-
-
-def _significant(value: float, digits: int) -> str:
-    if 10**digits <= abs(value) < 1e6:
-        return f"{value:.0f}"
-    return f"{value:.{digits}g}"
