@@ -17,8 +17,8 @@ def test_every_figure_of_the_paper_is_reproduced(lines):
     printed = [line for line in lines.values() if line.raw.paper is not None]
     assert len(printed) == 4 * 4
     for line in printed:
-        # Closed forms to every digit. Draws are judged at 95 %: twice as far is four standard
-        # errors, which none of them reaches by chance.
+        # Closed forms to every digit. Draws are judged at 95 %: twice as far is about four
+        # standard errors, which hardly ever happens by chance.
         noisy = line.raw.high > line.raw.low
         assert abs(line.raw.difference) <= (2 if noisy else 1) * line.raw.tolerance
 

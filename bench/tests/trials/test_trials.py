@@ -62,7 +62,10 @@ def test_a_mixture_over_certain_regimes_is_the_known_regime(models):
 
 def test_a_shift_closes_the_gap_from_npe_to_oracle(models):
     npe, ma_sbi, oracle = (
-        measured(trial(method, observations=400, draws=10), models)["log_score"]
+        measured(
+            trial(method, task_options={"shift_length": 1.0}, observations=400, draws=10),
+            models,
+        )["log_score"]
         for method in ("npe", "ma_sbi", "oracle")
     )
     # Shifts are constant within a regime: the closed form finds them exactly.

@@ -25,12 +25,12 @@ from ma_sbi_bench.tables.special_lines import decomposition_lines, mean_of_seeds
 from ma_sbi_bench.tables.trial_lines import METRICS, TASK_NAMES, labelled, per_observation
 from ma_sbi_bench.tasks import get_task
 from ma_sbi_bench.trials.cells import CONTINUOUS, SMALLEST_Z
-from ma_sbi_bench.trials.table import Curves
+from ma_sbi_bench.trials.table import Curves, TrialTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "draw_curves"]
+__all__ = ["trial_figures"]
 
 # Methods on Two Moons, and the names that the figure gives them.
 METHOD_NAMES = {
@@ -178,3 +178,13 @@ FIGURES = {
     "continuous_context": draw_intensities,
 }
 """Figures that are not curves, by name."""
+
+
+def trial_figures(table: TrialTable, rows: pd.DataFrame) -> dict[str, Figure]:
+    """Draw the figure of a table, if it has one and its rows are there."""
+    figure = None
+    if table.figure:
+        figure = FIGURES[table.figure](rows)
+    elif table.curves is not None:
+        figure = draw_curves(table.curves, rows)
+    return {} if figure is None else {table.figure or table.name: figure}

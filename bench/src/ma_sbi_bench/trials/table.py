@@ -156,7 +156,6 @@ class TrialTable(Experiment):
             paper's vary with something that they cannot depend on.
         curves: Its figure, if that is one of curves.
         figure: Name of its figure, if that is another one.
-        caption: What the figure shows.
     """
 
     name: str
@@ -170,7 +169,6 @@ class TrialTable(Experiment):
     compares_ends: bool = True
     curves: Curves | None = None
     figure: str = ""
-    caption: str = ""
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List the trials."""
