@@ -141,7 +141,9 @@ def _between(criterion: Criterion, lines: Lines) -> Found:
 
 
 def _all_at_least(criterion: Criterion, lines: Lines) -> Found:
-    shares = [line.closed or missing() for line in lines.some(**criterion.labels)]
+    shares = [
+        line.closed or missing() for line in lines.some(criterion.table, **criterion.labels)
+    ]
     low, high = (pick(one.value for one in shares) for pick in (min, max))
     outcome = everywhere(at_least(one, criterion.limit) for one in shares)
     return outcome, f"{low:.0f} to {high:.0f} %"
