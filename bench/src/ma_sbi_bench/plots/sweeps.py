@@ -32,7 +32,7 @@ def plot_sweeps(
     label: str,
     *,
     levels: Mapping[str, Mapping[str, float]] | None = None,
-    horizontal: str | None = None,
+    horizontal: str = "",
     log: bool = True,
     log_values: Collection[str] = (),
     shaded: tuple[float, float] | None = None,
@@ -43,7 +43,7 @@ def plot_sweeps(
         panels: Values by panel, method, and the number that was varied.
         label: Name of the values.
         levels: Values that do not vary, drawn as lines, by panel and name.
-        horizontal: Name of what was varied; the panel's own title if None.
+        horizontal: Name of what was varied; the panel's own title if empty.
         log: Whether the horizontal axis is logarithmic.
         log_values: Panels whose vertical axis is.
         shaded: Range of the horizontal axis that is set apart.

@@ -12,7 +12,7 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models, fit_backbone
-from ma_sbi_bench.paper.comparing import Compared, Line
+from ma_sbi_bench.paper.comparing import Compared, Line, beside
 from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.trials.cells import trial_cell
@@ -92,7 +92,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
     made = []
     for (method, phase), value in seconds.items():
         paper = printed("compute", phase, method=method)
-        raw = Compared(value, paper=paper.value if paper else None, digits=1)
+        raw = Compared(value, **beside(paper) | {"digits": 1})
         labels = {"phase": PHASES[phase], "method": method}
         made.append(Line("Seconds", labels, raw, metric="seconds"))
     return made

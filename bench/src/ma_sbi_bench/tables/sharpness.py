@@ -161,20 +161,18 @@ def _with_estimate(found: dict[str, np.ndarray], i: int) -> Compared:
 
 def _ratio_lines(table: str, ratios: dict[tuple[str, float], Compared]) -> list[Line]:
     """Make a line for each ratio, after those of the ends of the paper's range."""
-    made = [
-        Line(table, {"law": law, "rho": rho}, ratio, metric="ratio")
-        for (law, rho), ratio in ratios.items()
-    ]
     inside = [
         ratio
         for (_, rho), ratio in ratios.items()
         if rho >= LEAST_RHO and not math.isnan(ratio.value)
     ]
-    if not inside:
-        return made
-    for end, pick in reversed(ENDS.items()):
+    made = []
+    for end, pick in ENDS.items() if inside else ():
         ratio = pick(inside, key=lambda one: one.value)
         labels = {"law": f"{end} of all", "rho": f"{LEAST_RHO} to {max(RHOS)}"}
         ratio = replace(ratio, **beside(printed(*RATIO, axis=end)))
-        made.insert(0, Line(table, labels, ratio, metric="ratio"))
-    return made
+        made.append(Line(table, labels, ratio, metric="ratio"))
+    return made + [
+        Line(table, {"law": law, "rho": rho}, ratio, metric="ratio")
+        for (law, rho), ratio in ratios.items()
+    ]

@@ -65,9 +65,8 @@ def draw_curves(curves: Curves, rows: pd.DataFrame) -> Figure | None:
             levels[title] = _means(part[part["method"].isin(curves.levels)], "method")
     if not panels:
         return None
-    horizontal = curves.horizontal or None
     return plot_sweeps(
-        panels, curves.label, levels=levels, horizontal=horizontal, log=curves.log
+        panels, curves.label, levels=levels, horizontal=curves.horizontal, log=curves.log
     )
 
 
