@@ -78,7 +78,6 @@ HIDE_CALIBRATION = TrialTable(
     ],
     views=[View("SLCP, 500 calibration rows")],
     order=("prior", *ON_FLOW[:-1], "ma_sbi", *LAST_ROWS),
-    figure="violins",
 )
 
 BOTH_BACKBONES = Point(("npe", "ma_sbi_paper", "ma_sbi", "oracle", *EXTRA_ROWS))
@@ -113,7 +112,6 @@ POSTERIORS = TrialTable(
     ],
     views=[View("One observation in four regimes")],
     order=DRAWN,
-    figure="posteriors",
 )
 
 PARTS = ("ma_sbi_marginal", "ma_sbi_conditional", "ma_sbi")
@@ -141,7 +139,6 @@ DECOMPOSITION = TrialTable(
     views=[View("Marginal, conditional, total", ["task", "context"], ["task"], "context")],
     order=("prior", "npe", *PAPER_PARTS, *PARTS, *LAST_ROWS[1:]),
     neutral=PAPER_PARTS[:2],
-    figure="decomposition",
 )
 
 LEFT_OUT = ("npe", "ma_sbi", "ma_sbi_minilm", "rope_emd", *EXTRA_ROWS, "oracle")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.real.covid.table import COVID
 from ma_sbi_bench.real.instructions.table import INSTRUCTIONS
 from ma_sbi_bench.tables import methods_compared as compared
@@ -12,11 +17,25 @@ from ma_sbi_bench.tables import sweeps
 from ma_sbi_bench.tables.channels import Channels
 from ma_sbi_bench.tables.compute import Compute
 from ma_sbi_bench.tables.exclusion import ExclusionTable
-from ma_sbi_bench.tables.schematic import Schematic
 from ma_sbi_bench.tables.sharpness import Sharpness
 from ma_sbi_bench.tables.theorem_1 import Theorem1
 
 __all__ = ["EXPERIMENTS", "get_experiment"]
+
+
+class Schematic(Experiment):
+    """The paper's first figure: there is nothing to compute."""
+
+    name, title, place, note = named("schematic").values()
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List nothing."""
+        return []
+
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
+        """Refuse: there are no cells."""
+        raise ValueError("the schematic has no cells")
+
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one

@@ -237,5 +237,4 @@ CONTINUOUS_CONTEXT = TrialTable(
     grid=[Block([Point(OVER_INTENSITIES)], [CONTINUOUS], ["ddpm", "maf"])],
     views=[View(f"Continuous context, z >= {SMALLEST_Z}")],
     order=OVER_INTENSITIES,
-    figure="continuous_context",
 )
