@@ -2,8 +2,9 @@
 
 import pytest
 
-from ma_sbi.metrics import paired_gain
-from ma_sbi_bench.plots.gains import plot_gains
+from ma_sbi.metrics import PairedGain, paired_gain
+from ma_sbi_bench.plots.gains import plot_gains, plot_parts
+from ma_sbi_bench.real.experiment import Part
 
 GAINS = {
     (scope, method): paired_gain([1.0, 2.0, 3.0], [0.5, 1.0 - shift, 2.0])
@@ -25,3 +26,11 @@ def test_every_scope_has_a_row_and_every_method_a_colour():
 def test_a_method_without_a_gain_is_named():
     with pytest.raises(ValueError, match="among point, stochastic, got magic"):
         plot_gains(GAINS, ["magic"], over="NPE")
+
+
+def test_there_is_a_panel_for_each_setting():
+    part = Part("marginal", "NPE", "marginal-only", "point")
+    gain = PairedGain(1.0, 0.5, 2.0, 0.1, 0.1, 9)
+    figure = plot_parts({"one": {part: gain}, "two": {part: gain}}, unit="nats")
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["one", "two"]
+    assert figure.axes[0].patches[0].get_width() == 1.0

@@ -7,9 +7,9 @@ import pytest
 
 from bench.tests.engine.finishing import finish
 from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.paper.words import captions
 from ma_sbi_bench.real.covid.load import COVID_FILE
 from ma_sbi_bench.real.covid.table import (
-    CAPTIONS,
     COVID,
     LEFT_OUT,
     SETTINGS,
@@ -86,4 +86,4 @@ def test_a_gain_is_the_difference_of_two_losses(rows):
 def test_the_figure_of_parts_needs_every_part(rows):
     assert set(figures(rows)) == {"covid_decomposition"}
     assert figures(rows[rows["method"] != "pooled"]) == {}
-    assert set(figures(rows)) <= set(CAPTIONS)
+    assert set(figures(rows)) <= set(captions("covid"))

@@ -108,11 +108,17 @@ def test_matching_takes_the_effect_on_the_boundary_away(study):
     assert (plain.loc[["v", "a"], "error"] > 0).all()
 
 
-def test_true_regimes_predict_better_than_shuffled_ones_when_regimes_differ(study):
-    true = study.losses(study.corrections("matched")).mean()
-    for seed in range(5):
-        shuffled = study.corrections("matched", study.shuffled(seed))
-        assert study.losses(shuffled).mean() > true
+def test_true_regimes_predict_better_than_shuffled_ones_when_regimes_differ():
+    # Eight subjects do not show it: the gain of one varies as much as their mean.
+    cases = cut_cases(trials({"speed": 0.9, "accuracy": 1.5}, num_subjects=32))
+    study = InstructionStudy(cases, TASK, MomentPosterior(), num_samples=50)
+    true, *shuffled = (
+        study.losses(study.corrections("matched", regime))
+        for regime in (None, study.shuffled(0), study.shuffled(1))
+    )
+    gains = pd.Series(np.mean(shuffled, axis=0) - true)
+    by_subject = gains.groupby(study.cases.table["subject"]).mean()
+    assert by_subject.mean() > 3 * by_subject.sem()
 
 
 def test_regimes_between_subjects_are_compared_between_groups():

@@ -3,8 +3,8 @@
 import pytest
 
 from bench.tests.engine.finishing import finish
+from ma_sbi_bench.paper.words import captions
 from ma_sbi_bench.tables.channels import (
-    CAPTIONS,
     NUM_REGIMES,
     RELIABILITIES,
     Channels,
@@ -56,5 +56,6 @@ def test_draws_agree_with_the_closed_form(rows):
 
 def test_the_figure_has_a_panel_for_each_number_of_regimes(rows):
     figure = figures(rows)["channels"]
-    assert [axis.get_title() for axis in figure.axes] == ["K = 4", "K = 2", "K = 16"]
-    assert set(CAPTIONS) == {"channels"}
+    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    assert titles == ["K = 4", "K = 2", "K = 16"]
+    assert set(captions("channels")) == {"channels"}

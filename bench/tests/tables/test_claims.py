@@ -8,19 +8,18 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.store import Store
 from ma_sbi_bench.paper.comparing import Compared, Line
 from ma_sbi_bench.tables.claims import (
+    RULES,
+    Criterion,
     Lines,
     Unfinished,
-    alike,
     at_least,
     at_most,
     difference,
     everywhere,
-    larger,
-    share,
     together,
     within,
 )
-from ma_sbi_bench.tables.paper_claims import CLAIMS, judge_claims
+from ma_sbi_bench.tables.paper_claims import CLAIMS, SPECIAL_RULES, judge_claims
 from ma_sbi_bench.tables.presentation import PRESENTATIONS
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 
@@ -61,12 +60,36 @@ def test_a_difference_has_the_noise_of_both():
 def test_shares_are_judged_one_by_one_or_in_pairs():
     ends = {"GL": (4.0, 10.0), "SLCP": (0.0, 8.0), "DDM": (20.0, 30.0)}
     lines = Lines([Line("t", {"task": task}, closed=number(*ends[task])) for task in ends])
-    assert share(at_least, 15.0, task="GL")(lines) == ("fails", "7 % [4, 10]")
-    assert share(at_most, 9.0, task="SLCP")(lines) == ("holds", "4 % [0, 8]")
-    gl, slcp, ddm = ({"task": task} for task in ends)
-    assert larger(gl, slcp)(lines) == ("open", "7 % [4, 10] against 4 % [0, 8]")
-    assert larger(ddm, slcp)(lines)[0] == "holds"
-    assert alike(9.0, gl, slcp)(lines) == ("holds", "7 % [4, 10] and 4 % [0, 8]")
+
+    def judge(rule, task, **known):
+        return Criterion.of({"rule": rule, "task": task, **known}).judge(lines)
+
+    assert judge("at_least", "GL", limit=15.0) == ("fails", "7 % [4, 10]")
+    assert judge("at_most", "SLCP", limit=9.0) == ("holds", "4 % [0, 8]")
+    slcp = {"task": "SLCP"}
+    pair = judge("at_least", "GL", against=slcp)
+    assert pair == ("open", "7 % [4, 10] against 4 % [0, 8]")
+    assert judge("at_least", "DDM", against=slcp)[0] == "holds"
+    alike = judge("within", "GL", limit=9.0, against=slcp)
+    assert alike == ("holds", "7 % [4, 10] and 4 % [0, 8]")
+
+
+def test_numbers_are_shown_by_a_template_and_may_be_taken_without_noise():
+    lines = Lines(
+        [
+            Line("t", {"method": "a", "size": 3}, raw=number(0.9, 1.3), note="remark"),
+            Line("t", {"method": "b"}, raw=number(0.8, 1.0)),
+            Line("t", {"method": "c"}, raw=Compared(float("nan"), reason="no data")),
+        ]
+    )
+    known = {"rule": "at_least", "method": "a", "size": 3, "figure": "number"}
+    shown = {"shown": "{one.value:.1f}, {note}", "limit": 1.0}
+    assert Criterion.of(known | shown).judge(lines) == ("open", "1.1, remark")
+    exact = {"figure": "value", "shown": "{judged.value:+.1f}"}
+    other = {"against": {"method": "b", "size": None}}
+    assert Criterion.of(known | exact | other).judge(lines) == ("holds", "+0.2")
+    absent = Criterion("at_most", figure="number", labels={"method": "c"})
+    assert absent.judge(lines) == ("not run", "no data")
 
 
 def test_a_line_that_is_not_there_is_missing():
@@ -111,6 +134,14 @@ def test_with_nothing_finished_nothing_is_claimed():
     assert {one.outcome for one in claims} == {"not run"}
 
 
+def test_every_case_of_a_claim_has_a_rule_that_is_known():
+    known = {*RULES, *SPECIAL_RULES}
+    for claim in CLAIMS:
+        assert claim["experiment"] in EXPERIMENTS
+        cases = claim.get("cases", {"": {}}).values()
+        assert {(claim | case)["rule"] for case in cases} <= known
+
+
 def test_only_claims_of_given_experiments_are_judged():
     assert {one.experiment for one in judge_claims({"theorem_1": ()})} == {"theorem_1"}
 
@@ -141,7 +172,7 @@ def test_outcomes_follow_from_the_committed_rows(tmp_path):
 
 @pytest.mark.slow
 def test_every_claim_is_judged_by_the_committed_rows_but_that_on_missing_data(tmp_path):
-    claims = judged({experiment for experiment, _ in CLAIMS.values()}, tmp_path)
+    claims = judged({one["experiment"] for one in CLAIMS}, tmp_path)
     (not_run,) = (said for said, one in claims.items() if one.outcome == "not run")
     assert "Evans and Hawkins" in not_run
     assert all(one.found for one in claims.values())

@@ -1,5 +1,6 @@
 """Continuous context: one more world of trials, its lines and its figure."""
 
+import numpy as np
 import pytest
 
 from bench.tests.engine.finishing import finish
@@ -92,9 +93,18 @@ def test_the_exact_answer_is_that_of_what_was_simulated(rows, lines):
     assert exact["values"].iloc[0] == pytest.approx(known.numpy(), abs=1e-3)
 
 
-def test_a_number_is_read_as_one(lines):
+def test_a_number_is_read_as_one(rows, lines):
     assert lines[ERRORS, "ma_sbi_number"].raw.value < 0.01
-    assert 0.01 < lines[ERRORS, "ma_sbi"].raw.value < 3
+    sets = rows[rows["metric"] == "shift_error_of_set"].set_index("method")["values"]
+    asked = set(world("ma_sbi").test.context[1:4])  # without z = 0
+    # One set in twelve lacks a text of the test, and may be far off.
+    errors = [
+        error
+        for number, error in enumerate(sets["ma_sbi"])
+        if asked <= set(world("ma_sbi", number).calibration.context)
+    ]
+    # A text has two digits of z, and about five rows whose z it rounds: one per cent.
+    assert 0.01 < np.mean(errors) < 3
 
 
 def test_every_calibration_set_has_an_error(rows):

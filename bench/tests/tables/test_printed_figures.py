@@ -31,10 +31,3 @@ def test_every_printed_figure_stands_in_a_line_or_a_note(table, tmp_path):
     assert printed
     for row in printed:
         assert float(row["value"]) in shown or f"paper {row['value']}" in notes, row
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_digits_are_those_of_the_printed_number(table):
-    for row in printed_in(table):
-        _, _, decimals = row["value"].partition(".")
-        assert int(row["digits"]) == len(decimals), row

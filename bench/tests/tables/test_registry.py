@@ -1,12 +1,16 @@
 """Laws that every experiment keeps."""
 
 import json
+from configparser import ConfigParser
+from pathlib import Path
 
 import pytest
 
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.paper import words
+from ma_sbi_bench.paper.words import captions
 from ma_sbi_bench.tables.presentation import PRESENTATIONS
 from ma_sbi_bench.tables.registry import EXPERIMENTS, get_experiment
 
@@ -97,6 +101,15 @@ def test_with_nothing_finished_there_is_nothing_to_show(experiment, tmp_path):
     assert all(line.raw is None or line.raw.paper is not None for line in lines)
     if experiment.cells(Budget()):
         assert shown.figures(rows) == {}
+
+
+def test_there_are_words_of_every_experiment_and_of_nothing_else():
+    parser = ConfigParser(delimiters=("=",), interpolation=None)
+    parser.read(Path(words.__file__).with_name("words.ini"), encoding="utf-8")
+    assert parser.sections() == list(EXPERIMENTS)
+    for name in EXPERIMENTS:
+        known = ("title", "place", "note", *(f"caption.{one}" for one in captions(name)))
+        assert set(parser[name]) <= set(known)
 
 
 @every

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.figure import Figure
+
+from ma_sbi_bench.plots.panels import legend_below
 
 __all__ = ["plot_bars"]
 
@@ -41,27 +43,24 @@ def plot_bars(
     figure = Figure(figsize=(2 + 1.0 * len(groups), 4.2), layout="constrained")
     axis = figure.subplots()
     width = 0.8 / len(parts)
+    drawn: dict[str, Any] = {}
     for number, part in enumerate(parts):
-        for position, group in enumerate(groups.values()):
-            if part not in group:
-                continue
-            one = group[part]
-            at = position + (number - (len(parts) - 1) / 2) * width
-            colour = COLOURS[number % len(COLOURS)]
-            named = position == next(i for i, g in enumerate(groups.values()) if part in g)
-            axis.bar(at, one.value, width, color=colour, label=part if named else None)
+        shown = {i: group[part] for i, group in enumerate(groups.values()) if part in group}
+        at = np.array(list(shown)) + (number - (len(parts) - 1) / 2) * width
+        values = [one.value for one in shown.values()]
+        colour = COLOURS[number % len(COLOURS)]
+        drawn[part] = axis.bar(at, values, width, color=colour)
+        for x, one in zip(at, shown.values(), strict=True):
             if np.isfinite([one.low, one.high]).all():
-                axis.plot([at, at], [one.low, one.high], color="0.25", lw=1)
+                axis.plot([x, x], [one.low, one.high], color="0.25", lw=1)
             if one.paper is not None:
-                axis.plot(at, one.paper, "D", color="#d62728", ms=4)
-    axis.plot([], [], "D", color="#d62728", ms=4, label="paper")
+                axis.plot(x, one.paper, "D", color="#d62728", ms=4)
+    drawn["paper"] = axis.plot([], [], "D", color="#d62728", ms=4)[0]
     axis.axhline(0, color="0.4", lw=0.8)
     axis.set_xticks(range(len(groups)), list(groups), fontsize=8)
     axis.set_ylabel(label)
     if limits is not None:
         axis.set_ylim(*limits)
     axis.grid(axis="y", alpha=0.25)
-    figure.legend(
-        loc="outside lower center", ncols=len(parts) + 1, frameon=False, fontsize=8
-    )
+    legend_below(figure, drawn, columns=len(drawn))
     return figure

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from itertools import cycle
 from typing import Any
 
 from matplotlib.figure import Figure
+
+from ma_sbi_bench.plots.panels import legend_below, make_panels
 
 __all__ = ["plot_sweeps"]
 
@@ -31,7 +32,7 @@ def plot_sweeps(
     label: str,
     *,
     levels: Mapping[str, Mapping[str, float]] | None = None,
-    horizontal: str | None = None,
+    horizontal: str = "",
     log: bool = True,
     log_values: Collection[str] = (),
     shaded: tuple[float, float] | None = None,
@@ -42,31 +43,26 @@ def plot_sweeps(
         panels: Values by panel, method, and the number that was varied.
         label: Name of the values.
         levels: Values that do not vary, drawn as lines, by panel and name.
-        horizontal: Name of what was varied; the panel's own title if None.
+        horizontal: Name of what was varied; the panel's own title if empty.
         log: Whether the horizontal axis is logarithmic.
         log_values: Panels whose vertical axis is.
         shaded: Range of the horizontal axis that is set apart.
     """
-    columns = min(3, len(panels))
-    lines = math.ceil(len(panels) / columns)
-    size = (1.5 + 3.3 * columns, 0.9 + 3.0 * lines)
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False).flatten()
-    for unused in axes[len(panels) :]:
-        unused.set_axis_off()
+    figure, axes = make_panels(panels, 3.3, 3.0, margins=(1.5, 0.9), label=label)
     others = dict.fromkeys(
         name for curves in panels.values() for name in curves if name not in COLOURS
     )
     colours = COLOURS | dict(zip(others, cycle(SPARE_COLOURS), strict=False))
     drawn: dict[str, Any] = {}
-    for axis, (title, curves) in zip(axes, panels.items(), strict=False):
+    for title, curves in panels.items():
+        axis = axes[title]
         for name, curve in curves.items():
             points = sorted(curve.items())
-            style = {"ms": 4, "color": colours[name]}
-            drawn[name] = axis.plot(*zip(*points, strict=True), "o-", **style)[0]
+            at, values = zip(*points, strict=True)
+            drawn[name] = axis.plot(at, values, "o-", ms=4, color=colours[name])[0]
         for name, value in (levels or {}).get(title, {}).items():
-            style = {"color": COLOURS.get(name, "0.5")}
-            drawn[name] = axis.axhline(value, ls="--", lw=1, **style)
+            colour = COLOURS.get(name, "0.5")
+            drawn[name] = axis.axhline(value, ls="--", lw=1, color=colour)
         if log:
             axis.set_xscale("log")
             tried = sorted({at for points in curves.values() for at in points})
@@ -78,16 +74,8 @@ def plot_sweeps(
         if shaded is not None:
             axis.axvspan(*shaded, color="0.94", zorder=0, lw=0)
         axis.set_xlabel(horizontal or title)
-        axis.set_title(title if horizontal else "", loc="left", fontsize=10)
+        if not horizontal:  # the title says it already
+            axis.set_title("", loc="left")
         axis.grid(alpha=0.25)
-    for first in axes[::columns]:
-        first.set_ylabel(label)
-    figure.legend(
-        list(drawn.values()),
-        list(drawn),
-        loc="outside lower center",
-        ncols=min(2 * columns, len(drawn)),
-        frameon=False,
-        fontsize=8,
-    )
+    legend_below(figure, drawn, columns=min(2 * len(panels), 6, len(drawn)))
     return figure

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from ma_sbi_bench.plots.panels import make_panels
+
 __all__ = ["plot_channels", "plot_sharpness"]
 
 
@@ -39,13 +41,12 @@ def plot_channels(
     Args:
         panels: I / log K, gap closed and half its interval, by panel and kind of channel.
     """
-    figure = Figure(figsize=(3 * len(panels), 3.2), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+    figure, axes = make_panels(panels, 3.0, 3.2, sharey=True, label="gap closed")
+    for title, curves in panels.items():
+        axis = axes[title]
         axis.plot([0, 1], [0, 1], color="0.6", lw=0.8, label="gap = I / log K")
         for name, (share, closed, half) in curves.items():
             axis.errorbar(share, closed, yerr=half, marker="o", ms=3, lw=1.2, label=name)
-        axis.set(title=title, xlabel="I / log K")
-    axes[0].set_ylabel("gap closed")
-    axes[0].legend(fontsize=8, frameon=False)
+        axis.set_xlabel("I / log K")
+    figure.axes[0].legend(fontsize=8, frameon=False)
     return figure

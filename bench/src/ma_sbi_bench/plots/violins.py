@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+
+from ma_sbi_bench.plots.panels import make_panels
 
 __all__ = ["plot_violins"]
 
@@ -25,23 +28,22 @@ def plot_violins(
         reference: Method that the others are compared with.
         label: Name of the values.
     """
-    figure = Figure(figsize=(4 + 3.2 * len(panels), 4.4), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (title, methods) in zip(axes, panels.items(), strict=True):
+    figure, axes = make_panels(
+        panels, 3.2, 4.4, margins=(4.0, 0.0), sharey=True, label=label
+    )
+    for title, methods in panels.items():
+        axis = axes[title]
         middle = float(np.median(methods[reference]))
         axis.axhspan(middle - margin, middle + margin, color="#2ca02c", alpha=0.12, lw=0)
         axis.axhline(middle, color="#2ca02c", ls="--", lw=1)
         for position, values in enumerate(methods.values()):
             if len(values) > 2 and np.ptp(values) > 0:
-                body = axis.violinplot(values, [position], showextrema=False, widths=0.8)[
-                    "bodies"
-                ]
-                for part in body:
+                made = axis.violinplot(values, [position], showextrema=False, widths=0.8)
+                bodies: Any = made["bodies"]
+                for part in bodies:
                     part.set(facecolor="#1f77b4", alpha=0.25)
             spread = np.linspace(-0.12, 0.12, len(values)) if len(values) > 1 else [0.0]
             axis.plot(position + np.asarray(spread), values, "k.", ms=4)
         axis.set_xticks(range(len(methods)), list(methods), rotation=35, ha="right")
-        axis.set_title(title, loc="left", fontsize=10)
         axis.grid(axis="y", alpha=0.25)
-    axes[0].set_ylabel(label)
     return figure

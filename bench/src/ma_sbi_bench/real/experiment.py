@@ -254,7 +254,7 @@ class RealExperiment(Experiment):
 
     def part_figure(self, name: str, rows: pd.DataFrame) -> Figures:
         """Draw how much each part lowers the loss; nothing if no task has them all."""
-        from ma_sbi_bench.plots.parts import plot_parts
+        from ma_sbi_bench.plots.gains import plot_parts
 
         gains = {self.names[task]: found for task, found in self.part_gains(rows).items()}
         return {name: plot_parts(gains, unit=self.unit)} if gains else {}

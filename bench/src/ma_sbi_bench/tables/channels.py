@@ -14,6 +14,7 @@ from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.paper.comparing import Compared, Line, exactly, mean_over_seeds
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.theory import (
     discrete_information,
@@ -22,7 +23,7 @@ from ma_sbi_bench.theory import (
     symmetric_channel,
 )
 
-__all__ = ["CAPTIONS", "Channels", "figures", "lines"]
+__all__ = ["Channels", "figures", "lines"]
 
 CHANNELS: dict[str, Callable[[int, float], np.ndarray]] = {
     "wrong": symmetric_channel,
@@ -30,28 +31,12 @@ CHANNELS: dict[str, Callable[[int, float], np.ndarray]] = {
 }
 RELIABILITIES = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)
 NUM_REGIMES = (4, 2, 16)  # the paper's first
-CAPTIONS = {
-    "channels": "Gap closed against I / log K for contexts that are missing or wrong with "
-    "some probability. On the grey line both are equal, as the paper says for K = 4 (its "
-    "Figure 3a). Bars, mostly hidden, are 95 % intervals."
-}
 
 
 class Channels(Experiment):
     """K regimes, and a context that is right with some probability."""
 
-    name = "channels"
-    title = "Gap closed against I / log K"
-    place = "Figure 3a"
-    note = (
-        "The paper prints no numbers. Its text says of K = 4 that the gap closed tracks "
-        "I / log K exactly, which is what its text implies. A context "
-        "that is not right is either missing, or wrong: a regime picked at random, which "
-        "may be the right one. The paper does not say which. Gap closed is the share of "
-        "the departure's variance that the best corrector removes; where the posterior "
-        "mean is linear it is that of the excess squared error. It is measured on draws: "
-        "regime means from one half, judged on the other."
-    )
+    name, title, place, note = named("channels").values()
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List one cell for each channel and number of regimes."""

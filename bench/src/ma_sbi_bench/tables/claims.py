@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NoReturn
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NoReturn
 
-from ma_sbi_bench.paper.comparing import Compared, Line
+from ma_sbi_bench.paper.comparing import Compared, Line, exactly
 
 __all__ = [
-    "Case",
+    "RULES",
     "Claim",
+    "Criterion",
     "Found",
     "Lines",
     "Outcome",
     "Unfinished",
-    "alike",
     "at_least",
     "at_most",
     "by_verdict",
     "difference",
     "everywhere",
-    "larger",
     "missing",
     "percent",
-    "share",
     "together",
     "within",
 ]
@@ -93,21 +91,23 @@ class Lines:
 
     def number(self, table: str = "", **labels: str | float) -> Compared:
         """Find the metric of a line."""
-        return self._one(table, labels).raw or missing()
+        return self.one(table, labels).raw or missing()
 
     def share(self, table: str = "", **labels: str | float) -> Compared:
         """Find the share of the gap that a line closes."""
-        return self._one(table, labels).closed or missing()
+        return self.one(table, labels).closed or missing()
 
-    def _one(self, table: str, labels: dict[str, str | float]) -> Line:
+    def one(self, table: str, labels: Labels) -> Line:
+        """Find a line.
+
+        Raises:
+            Unfinished: If there is none.
+            ValueError: If there are several.
+        """
         first, *others = self.some(table, **labels)
         if others:
             raise ValueError(f"{labels} are the labels of {1 + len(others)} lines")
         return first
-
-
-Case = Callable[[Lines], Found]
-"""Judges one case of a claim."""
 
 
 def at_least(number: Compared, limit: float) -> Outcome:
@@ -148,50 +148,69 @@ def difference(first: Compared, second: Compared) -> Compared:
     return Compared(value, value - half, value + half)
 
 
-def share(
-    criterion: Callable[..., Outcome],
-    *limits: float,
-    table: str = "",
-    **labels: str | float,
-) -> Case:
-    """Judge a share of the gap.
+RULES: dict[str, Callable[[Compared, float], Outcome]] = {
+    "at_least": at_least,
+    "at_most": at_most,
+    "within": within,
+    "by_verdict": lambda number, limit: by_verdict(number),
+}
+"""Rules on a number and a limit."""
 
-    Args:
-        criterion: Says of the share and the limits whether the claim holds.
-        *limits: Limits of the criterion.
+
+@dataclass(frozen=True)
+class Criterion:
+    """A rule on the number of a line, or on its difference from that of another one.
+
+    Attributes:
+        rule: Name of the rule.
+        limit: Its limit.
+        figure: ``"share"`` of the gap, ``"number"`` (the metric), or ``"value"`` (the
+            metric without its interval).
         table: A part of the table's title.
-        **labels: Labels of the line.
+        labels: Labels of the line.
+        against: Labels in which the other line differs; None is a label it need not have.
+        shown: Template of what is said of the numbers.
     """
 
-    def judge(lines: Lines) -> Found:
-        one = lines.share(table, **labels)
-        return criterion(one, *limits), percent(one)
+    rule: str
+    limit: float = 0.0
+    figure: Literal["share", "number", "value"] = "share"
+    table: str = ""
+    labels: Labels = field(default_factory=dict)
+    against: Mapping[str, str | float | None] = field(default_factory=dict)
+    shown: str = ""
 
-    return judge
+    @classmethod
+    def of(cls, known: Mapping[str, Any]) -> Criterion:
+        """Make a criterion; what is not one of its attributes is a label."""
+        names = {one.name for one in fields(cls)}
+        own = {name: value for name, value in known.items() if name in names}
+        labels = {name: value for name, value in known.items() if name not in names}
+        return cls(**own, labels=labels)
 
+    def judge(self, lines: Lines) -> Found:
+        """Judge by the lines of an experiment."""
+        judged = one = self._number(lines, self.labels)
+        if self.figure != "share" and math.isnan(one.value):
+            return "not run", one.reason
+        said = {"share": percent(one), "note": lines.one(self.table, self.labels).note}
+        shown = self.shown or "{share}"
+        if self.against:
+            both = {**self.labels, **self.against}
+            labels = {name: label for name, label in both.items() if label is not None}
+            other = self._number(lines, labels)
+            judged = difference(one, other)
+            said["other_share"] = percent(other)
+            link = "and" if self.rule == "within" else "against"
+            shown = self.shown or f"{{share}} {link} {{other_share}}"
+        words = shown.format(one=one, judged=judged, **said)
+        return RULES[self.rule](judged, self.limit), words
 
-def larger(first: Labels, second: Labels, table: str = "", **labels: str | float) -> Case:
-    """Judge whether one share is larger than another, which differs in some labels."""
-
-    def judge(lines: Lines) -> Found:
-        one, other = (lines.share(table, **labels, **more) for more in (first, second))
-        outcome = at_least(difference(one, other), 0.0)
-        return outcome, f"{percent(one)} against {percent(other)}"
-
-    return judge
-
-
-def alike(
-    limit: float, first: Labels, second: Labels, table: str = "", **labels: str | float
-) -> Case:
-    """Judge whether two shares differ by less than a limit, in points."""
-
-    def judge(lines: Lines) -> Found:
-        one, other = (lines.share(table, **labels, **more) for more in (first, second))
-        outcome = within(difference(one, other), limit)
-        return outcome, f"{percent(one)} and {percent(other)}"
-
-    return judge
+    def _number(self, lines: Lines, labels: Labels) -> Compared:
+        if self.figure == "share":
+            return lines.share(self.table, **labels)
+        number = lines.number(self.table, **labels)
+        return exactly(number.value) if self.figure == "value" else number
 
 
 def everywhere(outcomes: Iterable[Outcome]) -> Outcome:

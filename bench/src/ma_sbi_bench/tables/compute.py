@@ -12,8 +12,9 @@ from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models, fit_backbone
-from ma_sbi_bench.paper.comparing import Compared, Line
+from ma_sbi_bench.paper.comparing import Compared, Line, beside
 from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.trials.cells import trial_cell
 from ma_sbi_bench.trials.run import backbone_of, make_method, materials_of
 from ma_sbi_bench.trials.world import World
@@ -35,15 +36,7 @@ PHASES = {
 class Compute(Experiment):
     """The compute table."""
 
-    name = "compute"
-    title = "Compute"
-    place = "the appendix on compute"
-    note = (
-        "SLCP, 500 calibration rows, diffusion model of 200 steps, one thread; one "
-        "measurement each on a machine that may have been busy. The paper's are from a "
-        "laptop (Apple M4 Pro) whose number of threads it does not give, so there is no "
-        "verdict. Seconds differ from run to run; nothing else in these tables does."
-    )
+    name, title, place, note = named("compute").values()
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List the training, and every method."""
@@ -99,7 +92,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
     made = []
     for (method, phase), value in seconds.items():
         paper = printed("compute", phase, method=method)
-        raw = Compared(value, paper=paper.value if paper else None, digits=1)
+        raw = Compared(value, **beside(paper) | {"digits": 1})
         labels = {"phase": PHASES[phase], "method": method}
         made.append(Line("Seconds", labels, raw, metric="seconds"))
     return made

@@ -24,6 +24,7 @@ from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.paper.comparing import Compared, Line, beside
 from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.real.backbones import Simulator, backbone_of, predict
 from ma_sbi_bench.real.covid.load import COVID_FILE, PAPER_COUNTRIES, load_covid
 from ma_sbi_bench.real.covid.study import fortnight_backbone
@@ -94,22 +95,7 @@ class Case(NamedTuple):
 class ExclusionTable(Experiment):
     """R^2 of simulations, observations and departures, and whether the context passes."""
 
-    name = "exclusion"
-    title = "Exclusion Test"
-    place = "Appendix, table of the Exclusion Test"
-    note = (
-        "A context passes if R² of x_sim is below 0.10 (the paper's rule) and no "
-        "dependence of x_sim or theta on it is found at the 5 % level of both tests "
-        "together: one clean context in twenty is refused, here SLCP's, which is "
-        "independent by construction (below, 40 other draws of it). All tasks share their "
-        "seeds. Real data have no clean x_sim, and the paper does not say what stood for "
-        "it. Here `prior` is simulations of prior draws, which pass by construction, and "
-        "`predicted` is what the posterior of each window or subject predicts. Intervals "
-        "are over rows as if independent, which windows of a country are not. The paper "
-        "does not say how many rows it had: its shares of x_sim, all within 0.003 of zero, "
-        "can be noise that our 10,000 rows do not have, whatever the verdict on the third "
-        "decimal."
-    )
+    name, title, place, note = named("exclusion").values()
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List the tasks, once and many times, and real data with either stand-in."""

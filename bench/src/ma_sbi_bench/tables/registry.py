@@ -2,65 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.real.covid.table import COVID
 from ma_sbi_bench.real.instructions.table import INSTRUCTIONS
+from ma_sbi_bench.tables import methods_compared as compared
+from ma_sbi_bench.tables import sweeps
 from ma_sbi_bench.tables.channels import Channels
 from ma_sbi_bench.tables.compute import Compute
 from ma_sbi_bench.tables.exclusion import ExclusionTable
-from ma_sbi_bench.tables.methods_compared import (
-    BACKBONE_ABLATION,
-    DECOMPOSITION,
-    ENCODER_ABLATION,
-    HIDE_CALIBRATION,
-    MAIN_RESULTS,
-    POSTERIORS,
-    UNSEEN_REGIMES,
-    WELL_SPECIFIED,
-)
-from ma_sbi_bench.tables.schematic import Schematic
 from ma_sbi_bench.tables.sharpness import Sharpness
-from ma_sbi_bench.tables.sweeps import (
-    CALIBRATION_SIZE,
-    CONTINUOUS_CONTEXT,
-    CORRECTOR_NETWORK,
-    INDEX_OR_TEXT,
-    NNPE_SCALE,
-    NOISY_CONTEXT,
-    ROPE_SWEEPS,
-    SINKHORN_EPSILON,
-)
 from ma_sbi_bench.tables.theorem_1 import Theorem1
 
 __all__ = ["EXPERIMENTS", "get_experiment"]
+
+
+class Schematic(Experiment):
+    """The paper's first figure: there is nothing to compute."""
+
+    name, title, place, note = named("schematic").values()
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List nothing."""
+        return []
+
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
+        """Refuse: there are no cells."""
+        raise ValueError("the schematic has no cells")
+
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
         Schematic(),
-        MAIN_RESULTS,
-        HIDE_CALIBRATION,
-        ROPE_SWEEPS,
-        BACKBONE_ABLATION,
-        POSTERIORS,
-        DECOMPOSITION,
-        CALIBRATION_SIZE,
+        compared.MAIN_RESULTS,
+        compared.HIDE_CALIBRATION,
+        sweeps.ROPE_SWEEPS,
+        compared.BACKBONE_ABLATION,
+        compared.POSTERIORS,
+        compared.DECOMPOSITION,
+        sweeps.CALIBRATION_SIZE,
         Theorem1(),
         Sharpness(),
         Channels(),
         ExclusionTable(),
-        NOISY_CONTEXT,
-        INDEX_OR_TEXT,
-        UNSEEN_REGIMES,
-        WELL_SPECIFIED,
-        ENCODER_ABLATION,
-        CORRECTOR_NETWORK,
-        SINKHORN_EPSILON,
-        NNPE_SCALE,
+        sweeps.NOISY_CONTEXT,
+        sweeps.INDEX_OR_TEXT,
+        compared.UNSEEN_REGIMES,
+        compared.WELL_SPECIFIED,
+        compared.ENCODER_ABLATION,
+        sweeps.CORRECTOR_NETWORK,
+        sweeps.SINKHORN_EPSILON,
+        sweeps.NNPE_SCALE,
         Compute(),
-        CONTINUOUS_CONTEXT,
+        sweeps.CONTINUOUS_CONTEXT,
         COVID,
         INSTRUCTIONS,
     )

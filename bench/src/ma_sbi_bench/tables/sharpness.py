@@ -23,10 +23,11 @@ from ma_sbi_bench.paper.comparing import (
     mean_over_seeds,
 )
 from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.theory import ModalDeparture
 
-__all__ = ["CAPTIONS", "Sharpness", "figures", "lines"]
+__all__ = ["Sharpness", "figures", "lines"]
 
 # All have variance 1.
 LAWS: dict[str, dict[str, Any]] = {
@@ -53,29 +54,12 @@ EXACT = "Ratio with the exact information"
 ESTIMATED = "Ratio with the information estimated by neighbours"
 OTHERS = "Other couplings, and the variance in place of the proxy"
 RATIO = "sharpness", "ratio"
-CAPTIONS = {
-    "sharpness": "Explained variance over its bound, for six laws of the departure. Grey: "
-    "the range that the paper gives for rho from 0.3 on."
-}
 
 
 class Sharpness(Experiment):
     """Departures with modes, coupled to a context in Gaussian noise."""
 
-    name = "sharpness"
-    title = "Sharpness of the sub-Gaussian theorem"
-    place = "Appendix, empirical sharpness sweep"
-    note = (
-        "z = rho delta + sqrt(1 - rho^2) eta. The paper says that the ratio stays in "
-        "[0.33, 0.995] for rho from 0.3 to 0.99 and reaches 0.99 as rho tends to 0; 0.995 "
-        "is what Rademacher gives at rho = 0.1. The paper's modes and probabilities are "
-        "not known; ours have variance 1. The proxy tau^2 is "
-        "the smallest one, so no ratio can exceed 1; it is not the variance, with which "
-        "the theorem is false. Information and explained variance are exact to rounding "
-        "(quadrature); the second table estimates the information as the paper did. At "
-        "rho = 0.3 there are 0.047 nats, which an estimate misses by several per cent, "
-        "and its ratio with it."
-    )
+    name, title, place, note = named("sharpness").values()
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List one cell for each law of the departure."""
@@ -177,20 +161,18 @@ def _with_estimate(found: dict[str, np.ndarray], i: int) -> Compared:
 
 def _ratio_lines(table: str, ratios: dict[tuple[str, float], Compared]) -> list[Line]:
     """Make a line for each ratio, after those of the ends of the paper's range."""
-    made = [
-        Line(table, {"law": law, "rho": rho}, ratio, metric="ratio")
-        for (law, rho), ratio in ratios.items()
-    ]
     inside = [
         ratio
         for (_, rho), ratio in ratios.items()
         if rho >= LEAST_RHO and not math.isnan(ratio.value)
     ]
-    if not inside:
-        return made
-    for end, pick in reversed(ENDS.items()):
+    made = []
+    for end, pick in ENDS.items() if inside else ():
         ratio = pick(inside, key=lambda one: one.value)
         labels = {"law": f"{end} of all", "rho": f"{LEAST_RHO} to {max(RHOS)}"}
         ratio = replace(ratio, **beside(printed(*RATIO, axis=end)))
-        made.insert(0, Line(table, labels, ratio, metric="ratio"))
-    return made
+        made.append(Line(table, labels, ratio, metric="ratio"))
+    return made + [
+        Line(table, {"law": law, "rho": rho}, ratio, metric="ratio")
+        for (law, rho), ratio in ratios.items()
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.tables.methods_compared import LAST_ROWS, ROPE_PAPER
 from ma_sbi_bench.trials.cells import CONTINUOUS, SMALLEST_Z
 from ma_sbi_bench.trials.table import EXTRA_ROWS, Block, Curves, Point, TrialTable, View
@@ -40,13 +41,7 @@ def _of_size(size: int, methods: tuple[str, ...]) -> Point:
 
 
 CALIBRATION_SIZE = TrialTable(
-    name="calibration_size",
-    title="Calibration size",
-    place="the appendix on n_cal sweeps, and the figures over n_cal",
-    note="Diffusion model. The ends of the gap do not depend on n_cal here, since they "
-    "learn nothing from calibration rows. `ma_sbi_paper` stops after 30 epochs, at 100 "
-    "rows 30 steps: its curve over n_cal is that of the optimiser. "
-    "For DDM the paper prints RoPE's error as 0.0366 in one table, 0.0249 in another.",
+    **named("calibration_size"),
     grid=[
         Block(
             [
@@ -68,19 +63,11 @@ CALIBRATION_SIZE = TrialTable(
         label="C2ST (SIR, DDM: error of the mean)",
         horizontal="n_cal",
     ),
-    caption="C2ST to the exact posterior (SIR and DDM: squared error of the posterior "
-    "mean) against the calibration rows; lower is better.",
 )
 
 BY_INDEX = ("rope_emd", "index, new row", "index, nearest row", *FITTED)
 INDEX_OR_TEXT = TrialTable(
-    name="index_or_text",
-    title="Calibration index against text",
-    place="the table and the figure that verify Theorem 3",
-    # The paper does not say which index a test row has: its numbers stand beside a new one.
-    note="SLCP, diffusion model. `index, new row` gives every test row an index that "
-    "calibration has not seen, so that the average correction is all there is; "
-    "`index, nearest row` gives it the index of the nearest calibration observation.",
+    **named("index_or_text"),
     grid=[
         Block(
             [
@@ -92,19 +79,10 @@ INDEX_OR_TEXT = TrialTable(
     views=[View("SLCP, index and text", ["n_cal"], axis="n_cal")],
     order=("prior", "npe", *BY_INDEX, *LAST_ROWS),
     curves=Curves(["n_cal"], BY_INDEX, horizontal="n_cal"),
-    caption="C2ST on SLCP with the calibration index as context, with text, and of "
-    "RoPE-EMD.",
 )
 
 NOISY_CONTEXT = TrialTable(
-    name="noisy_context",
-    title="Noisy context",
-    place="Figure 3 (b), graceful degradation",
-    note="SLCP, diffusion model. With probability p a text is its regime's, else it is "
-    "picked at random among the four, in calibration and in the test. I is the "
-    "information between text and regime in nats. `exact` weighs the regimes by what "
-    "the text says and by how likely x is under each: it reads x, too, which no "
-    "correction by the text alone does.",
+    **named("noisy_context"),
     grid=[
         Block(
             [
@@ -128,8 +106,6 @@ NOISY_CONTEXT = TrialTable(
         horizontal="information in nats",
         log=False,
     ),
-    caption="C2ST of MA-SBI on SLCP against the information that the context has about the "
-    "regime.",
 )
 
 ROPE_AUTHORS = ("rope_ot_only", "rope")
@@ -161,16 +137,7 @@ def _rope_view(heading: str, column: str, axis: str = "") -> View:
 
 
 ROPE_SWEEPS = TrialTable(
-    name="rope_sweeps",
-    title="RoPE, N_s and N_o",
-    place="the appendix on the faithful RoPE sweep",
-    note="SLCP, MAF, one seed. N_s: simulations in the transport, twelve observations at a "
-    "time. N_o: observations in the transport, with 2000 simulations; those beyond the "
-    "twelve are unlabelled. `rope_paper_ot_only` leaves out step 2. Below: what the "
-    "paper has not: gamma with 2000 unlabelled observations, and RoPE's own setting, a "
-    "flow with an embedding net. The twelve are different observations here, in the "
-    "paper three in four regimes. Its reference values: NPE 0.775 to 0.778, MA-SBI "
-    "0.707, oracle 0.701 to 0.705, RoPE-EMD 0.769.",
+    **named("rope_sweeps"),
     grid=[
         Block(
             [
@@ -197,8 +164,6 @@ ROPE_SWEEPS = TrialTable(
         View("A flow with an embedding net", ["task"], backbone="embedded"),
     ],
     curves=Curves(["N_s", "N_o"], levels=("npe", "oracle", "prior")),
-    caption="C2ST of RoPE's Algorithm 1 on SLCP, against the number of simulations and of "
-    "observations in its transport.",
 )
 
 
@@ -212,11 +177,7 @@ def _options(method: str, *tried: dict[str, Any], beside: tuple[str, ...]) -> li
 
 
 CORRECTOR_NETWORK = TrialTable(
-    name="corrector_network",
-    title="Width and weight decay of the corrector",
-    place="the appendix on the corrector: robust to weight decay up to 1e-4",
-    note="SLCP, MAF. The paper uses 128 hidden units (256 in its main text) "
-    "without weight decay; 30 epochs. `ma_sbi` is the closed form.",
+    **named("corrector_network"),
     grid=[
         Block(
             _options(
@@ -231,15 +192,10 @@ CORRECTOR_NETWORK = TrialTable(
     views=[View("SLCP", ["hidden", "weight_decay"])],
     order=("prior", "npe", *FITTED),
     curves=Curves(["hidden", "weight_decay"], usual={"hidden": ("ma_sbi_paper", 128)}),
-    caption="C2ST on SLCP against hidden and weight_decay.",
 )
 
 SINKHORN_EPSILON = TrialTable(
-    name="sinkhorn_epsilon",
-    title="Sinkhorn's epsilon",
-    place="the sweep that the appendix on compute mentions, without numbers",
-    note="SLCP, MAF. `rope_sinkhorn` without an epsilon chooses it on held-out "
-    "calibration rows.",
+    **named("sinkhorn_epsilon"),
     grid=[
         Block(
             _options(
@@ -253,16 +209,11 @@ SINKHORN_EPSILON = TrialTable(
     views=[View("SLCP", ["epsilon"])],
     order=("prior", "npe", "rope_sinkhorn"),
     curves=Curves(["epsilon"]),
-    caption="C2ST on SLCP against epsilon.",
 )
 
 NOISES = ("nnpe_isotropic", "nnpe_matched", "nnpe")
 NNPE_SCALE = TrialTable(
-    name="nnpe_scale",
-    title="NNPE's noise scale",
-    place="the appendix on baselines: sensitivity to the scale",
-    note="SLCP, diffusion model, Gaussian noise per dimension; the paper's default is 0.3, "
-    "`nnpe_matched` has the norm of the departure, `nnpe` is Ward's spike and slab.",
+    **named("nnpe_scale"),
     grid=[
         Block(
             _options(
@@ -275,7 +226,6 @@ NNPE_SCALE = TrialTable(
     views=[View("SLCP", ["scale"])],
     order=("prior", "npe", *NOISES),
     curves=Curves(["scale"], usual={"scale": ("nnpe_isotropic", 0.3)}),
-    caption="C2ST on SLCP against scale.",
 )
 
 OVER_INTENSITIES = (
@@ -283,23 +233,8 @@ OVER_INTENSITIES = (
     *("ma_sbi_shuffled", "ma_sbi_marginal", "oracle", "exact"),
 )
 CONTINUOUS_CONTEXT = TrialTable(
-    name="continuous_context",
-    title="Continuous context",
-    place="Appendix on continuous context",
-    note=f"Means over intensities z >= {SMALLEST_Z}, as in the paper; intervals are over "
-    "observations, or over seeds where there are several; those of the error of the "
-    "shift are over ten calibration sets. The text gives z with two digits, so 2000 "
-    "calibration rows hold nearly all of the 101 texts; `ma_sbi_unseen` leaves out "
-    "those of the grid, `ma_sbi_number` reads the number itself. The paper's numbers "
-    "are of its diffusion model and stand beside `ma_sbi_paper`, which trains the "
-    "paper's network. Its share may be a mean over z of shares; ours is a share of "
-    "means. With the diffusion model a mean shift alone (`ma_sbi_marginal`) closes "
-    "most of the gap, so that the share says little of what was learned about z; the "
-    "error of the shift does. Three observations, as the paper's: intervals are wide.",
+    **named("continuous_context"),
     grid=[Block([Point(OVER_INTENSITIES)], [CONTINUOUS], ["ddpm", "maf"])],
     views=[View(f"Continuous context, z >= {SMALLEST_Z}")],
     order=OVER_INTENSITIES,
-    figure="continuous_context",
-    caption="C2ST (left) and error of the recovered shift (right) over the intensity z; "
-    "the paper's means leave out what is shaded.",
 )

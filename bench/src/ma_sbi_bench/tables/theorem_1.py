@@ -13,6 +13,7 @@ from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.paper.comparing import Compared, Line, beside, estimate, exactly
 from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.theory import GaussianWorld, canonical_information
 
 __all__ = ["PATTERNS", "Theorem1", "lines"]
@@ -43,18 +44,7 @@ QUANTITIES = {
 class Theorem1(Experiment):
     """Draws of departure and context at four patterns of canonical correlations."""
 
-    name = "theorem_1"
-    title = "Theorem 1, verified"
-    place = "Appendix, table of the numerical verification of Theorem 1"
-    note = (
-        "d = 5, prior scale 0.5, noise 0.3, departure 0.4. Beside the paper's empirical "
-        "reduction stands that of a corrector fitted by least squares to the draws it is "
-        "judged on, which gains 0.00001 from a context without information (25 "
-        "coefficients, fitted to noise); with E[delta | z] known the gain is exactly zero. "
-        "The paper does not say which it took. The exact posterior reads x_obs, too, and "
-        "no bound of the theorem holds for it. Closed forms have no noise: they agree if "
-        "every printed digit does."
-    )
+    name, title, place, note = named("theorem_1").values()
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List one cell for each pattern of correlations."""

@@ -12,6 +12,7 @@ import torch
 from ma_sbi.plots import plot_posteriors
 from ma_sbi_bench.paper.comparing import Compared
 from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.paper.words import captions
 from ma_sbi_bench.plots.bars import plot_bars
 from ma_sbi_bench.plots.sweeps import plot_sweeps
 from ma_sbi_bench.plots.violins import plot_violins
@@ -25,12 +26,12 @@ from ma_sbi_bench.tables.special_lines import decomposition_lines, mean_of_seeds
 from ma_sbi_bench.tables.trial_lines import METRICS, TASK_NAMES, labelled, per_observation
 from ma_sbi_bench.tasks import get_task
 from ma_sbi_bench.trials.cells import CONTINUOUS, SMALLEST_Z
-from ma_sbi_bench.trials.table import Curves
+from ma_sbi_bench.trials.table import Curves, TrialTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "draw_curves"]
+__all__ = ["FIGURES", "trial_figures"]
 
 # Methods on Two Moons, and the names that the figure gives them.
 METHOD_NAMES = {
@@ -65,9 +66,8 @@ def draw_curves(curves: Curves, rows: pd.DataFrame) -> Figure | None:
             levels[title] = _means(part[part["method"].isin(curves.levels)], "method")
     if not panels:
         return None
-    horizontal = curves.horizontal or None
     return plot_sweeps(
-        panels, curves.label, levels=levels, horizontal=horizontal, log=curves.log
+        panels, curves.label, levels=levels, horizontal=curves.horizontal, log=curves.log
     )
 
 
@@ -172,9 +172,19 @@ def draw_intensities(rows: pd.DataFrame) -> Figure | None:
 
 
 FIGURES = {
-    "violins": draw_violins,
+    "hide_calibration": draw_violins,
     "posteriors": draw_posteriors,
     "decomposition": draw_decomposition,
     "continuous_context": draw_intensities,
 }
-"""Figures that are not curves, by name."""
+"""Figures that are not curves, by table."""
+
+
+def trial_figures(table: TrialTable, rows: pd.DataFrame) -> dict[str, Figure]:
+    """Draw the figure of a table, if it has one and its rows are there."""
+    figure = None
+    if table.name in FIGURES:
+        figure = FIGURES[table.name](rows)
+    elif table.curves is not None:
+        figure = draw_curves(table.curves, rows)
+    return {} if figure is None else dict.fromkeys(captions(table.name), figure)

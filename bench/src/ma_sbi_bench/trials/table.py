@@ -155,8 +155,6 @@ class TrialTable(Experiment):
         compares_ends: Whether NPE and oracle are compared with the paper's. Not where the
             paper's vary with something that they cannot depend on.
         curves: Its figure, if that is one of curves.
-        figure: Name of its figure, if that is another one.
-        caption: What the figure shows.
     """
 
     name: str
@@ -169,8 +167,6 @@ class TrialTable(Experiment):
     neutral: Sequence[str] = ()
     compares_ends: bool = True
     curves: Curves | None = None
-    figure: str = ""
-    caption: str = ""
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List the trials."""

@@ -18,6 +18,7 @@ from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.paper.comparing import Compared, Line, beside
 from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.covid.load import (
     COUNTRIES,
@@ -38,7 +39,7 @@ from ma_sbi_bench.real.experiment import (
 from ma_sbi_bench.real.preflight import PREFLIGHT, preflight_lines
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
-__all__ = ["CAPTIONS", "COVID", "figures", "lines"]
+__all__ = ["COVID", "figures", "lines"]
 
 COUNTRY_SETS = {"paper": PAPER_COUNTRIES, "ten": COUNTRIES}
 POOLS = {"loo": "leave_one_out", "past": "past"}
@@ -68,13 +69,6 @@ SIMILAR = (
 # windows is left out by itself.
 LEFT_OUT = {"ten-loo": SIMILAR}
 BY_COUNTRY = ("stochastic", *SIMILAR[:1], *SIMILAR[2:])
-CAPTIONS = {
-    "covid_gains": "Gain over a pool that ignores the context, with earlier windows only, "
-    "ten countries.",
-    "covid_decomposition": "What each part of the correction takes off the loss of NPE: "
-    "the mean shift and what the context adds to it (point), a pool of all residuals and "
-    "its division by regime (stochastic). Intervals are 95 %.",
-}
 
 
 def _settings(
@@ -160,16 +154,7 @@ def _describe(study: WindowStudy, cell: Cell) -> dict[str, list[int]]:
 
 
 COVID = RealExperiment(
-    name="covid",
-    title="COVID-19 counts under policies",
-    note="Loss: negative log predictive probability of the 14 counts of a window, with "
-    "what was learned from other windows. The paper prints 6.93 for NPE and 3.16 for "
-    "the stochastic variant, without saying per what, of which counts, or by which "
-    "simulator, so losses have no verdict; its relative gain stands beside ours. "
-    "Intervals are from a bootstrap over blocks of six fortnights. `pooled` draws "
-    "from all residuals, `shuffled` shuffles the regimes ten times. A gain as large as "
-    "the paper's appears only where the simulator knows its dispersion, and is breadth "
-    "alone: `pooled` has it, too.",
+    **named("covid"),
     names=SETTINGS,
     head="setting",
     quick=QUICK,

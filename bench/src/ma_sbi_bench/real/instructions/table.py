@@ -18,6 +18,7 @@ from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.paper.comparing import Compared, Line, beside
 from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.experiment import (
     BASELINE,
@@ -43,7 +44,7 @@ from ma_sbi_bench.real.preflight import (
 )
 from ma_sbi_bench.tasks import DDM
 
-__all__ = ["CAPTIONS", "INSTRUCTIONS", "figures", "lines"]
+__all__ = ["INSTRUCTIONS", "figures", "lines"]
 
 DATA = {
     "forstmann2008": "Forstmann et al. (2008)",
@@ -65,11 +66,6 @@ CONTRASTS = {
 PARAMETERS = ("v", "a", "tau")
 SHUFFLED = ", shuffled"
 NOT_AVAILABLE = "the data are on OSF only and were not available"
-CAPTIONS = {
-    "instructions_decomposition": "What each part of the correction takes off the loss of "
-    "NPE: the mean shift and what the instruction adds to it (matched means), a pool of "
-    "all residuals and its division by instruction (stochastic). Intervals are 95 %."
-}
 
 
 def _settings(budget: Budget, data: str, method: str, seed: int) -> dict[str, Any]:
@@ -158,14 +154,7 @@ def _effects(
 
 
 INSTRUCTIONS = RealExperiment(
-    name="instructions",
-    title="Response times under instructions",
-    note="Cases are subjects under regimes; corrections are learned from other subjects. "
-    "Intervals of losses and gains are from a bootstrap over subjects, those over "
-    "shuffled labels are quantiles over shuffles, those of effects are from a t "
-    "distribution. The paper's -2.8 % is on data of Evans & Hawkins (2019), which "
-    "are on OSF only; without them no figure of them is claimed. A "
-    "loss here is near zero, so a per cent of it is a small number of nats.",
+    **named("instructions"),
     names=DATA,
     head="data",
     methods=(
