@@ -182,8 +182,33 @@ def test_a_diagnostic_that_fails_loses_no_other(world, monkeypatch):
     failing = replace(DIAGNOSTICS["information"], run=fail)
     monkeypatch.setitem(DIAGNOSTICS, "information", failing)
     found = ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, seed=0)
-    assert found.results["information"] == Skipped("It could not be run: no luck")
-    assert found.verdict == "use"
+    assert found.results["information"] == Skipped("It failed: no luck", failed=True)
+    assert found.verdict == "use with care"
+    assert any("(information): It failed: no luck" in reason for reason in found.reasons)
+
+
+def test_a_simulator_that_fails_is_a_doubt(world):
+    def broken(theta):
+        raise ZeroDivisionError("division by zero")
+
+    rows = {"x_sim": world.x_sim, "theta": world.theta, "posterior": exact()}
+    found = ma_sbi.check(world.x_obs, world.context, **rows, simulator=broken, seed=0)
+    assert found.verdict == "use with care"
+    assert any("division by zero" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"posterior": object()}, "posterior must offer sample"),
+        ({"simulator": 3}, "simulator must be a function"),
+        ({"seed": "a"}, "seed must be an integer"),
+    ],
+    ids=["posterior", "simulator", "seed"],
+)
+def test_what_cannot_work_is_refused_before_any_work(world, options, message):
+    with pytest.raises(ValueError, match=message):
+        ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, **options)
 
 
 def test_a_fitted_corrector_is_judged_as_it_is(world):
@@ -368,7 +393,7 @@ def test_the_density_of_a_diffusion_model_is_too_slow_to_be_asked_for(world, mon
 def test_it_prints_itself(full):
     text = str(full)
     assert text.startswith("Verdict: use\n")
-    assert all(name in text for name in DIAGNOSTICS)
+    assert all(one.question in text for one in DIAGNOSTICS.values())
 
 
 X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))

@@ -78,6 +78,8 @@ def check(
         from ma_sbi.posteriors import from_sbi
 
         posterior = from_sbi(posterior)
+    if seed is not None and not isinstance(seed, (int, np.integer)):
+        raise ValueError(f"seed must be an integer or None, got {seed!r}")
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     # A posterior or an encoder of the user may draw from the global generators.

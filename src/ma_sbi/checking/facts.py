@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ma_sbi.diagnostics.diagnostic import Skipped
 from ma_sbi.diagnostics.held_out import Gain
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
@@ -46,6 +47,7 @@ class Facts:
         own_corrector: The user's own corrector as Python prints it; None without one.
         own_is_fitted: Whether that corrector is fitted already.
         encoder: An expression that makes the encoder.
+        failures: What diagnostics that raised an error say of it.
     """
 
     leak: Leak = "untested"
@@ -72,6 +74,7 @@ class Facts:
     own_corrector: str | None = None
     own_is_fitted: bool = False
     encoder: str = "CategoryEncoder()"
+    failures: tuple[str, ...] = ()
 
     @property
     def mean_helps(self) -> bool:
@@ -142,6 +145,11 @@ def gather(subject: Subject) -> Facts:
         own_corrector=None if subject.corrector is None else repr(subject.corrector),
         own_is_fitted=subject.corrector is not None and subject.is_fitted,
         encoder=subject.encoder_code,
+        failures=tuple(
+            f"A diagnostic failed, so its answer is not known ({name}): {one.reason}"
+            for name, one in subject.results.items()
+            if isinstance(one, Skipped) and one.failed
+        ),
     )
 
 

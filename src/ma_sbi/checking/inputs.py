@@ -48,6 +48,10 @@ def prepare(
     Raises:
         ValueError: If something does not match, or the context cannot be read.
     """
+    if posterior is not None and not callable(getattr(posterior, "sample", None)):
+        raise ValueError(f"posterior must offer sample(num_samples, x), got {posterior!r}")
+    if simulator is not None and not callable(simulator):
+        raise ValueError(f"simulator must be a function of theta, got {simulator!r}")
     observed = _double(x_obs, "x_obs")
     simulated = None
     if x_sim is not None:

@@ -76,10 +76,8 @@ class Check:
     def __str__(self) -> str:
         lines = [f"Verdict: {self.verdict}", *(f"- {reason}" for reason in self.reasons)]
         lines.append("")
-        for name, result in self.results.items():
-            first, *rest = str(result).splitlines() or [""]
-            lines.append(f"{name}: {first}")
-            lines += [f"  {line}" for line in rest]
+        lines += [f"{question} {words}" for question, words in self.answers().items()]
+        lines += [f"{question} {why}" for question, why in self.skipped().items()]
         lines += ["", str(self.advice)]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)

@@ -34,7 +34,7 @@ def _attempt(diagnostic: Diagnostic, subject: Subject) -> Any:
             result = Skipped(str(why))
         except Exception as error:  # noqa: BLE001 (one failure must not lose the others)
             message = " ".join(str(error).split()) or type(error).__name__
-            result = Skipped(f"It could not be run: {message}")
+            result = Skipped(f"It failed: {message}", failed=True)
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             note = " ".join(str(warning.message).split())

@@ -181,9 +181,9 @@ def _doubts(facts: Facts) -> list[str]:
 
 
 def _doubts_after(facts: Facts) -> list[str]:
-    """List what is wrong with the observations after the correction."""
+    """List what is wrong after the correction, or could not be seen."""
     still_move = facts.means_move and facts.total is not None
-    return _true(
+    return [*facts.failures] + _true(
         {
             "After the correction the observations still do not look like simulations, "
             "and more than a tenth of the departure is left.": facts.usual_after is False,

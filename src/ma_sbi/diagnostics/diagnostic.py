@@ -39,9 +39,11 @@ class Skipped:
 
     Attributes:
         reason: Why not, in a sentence.
+        failed: Whether it was started and raised an error.
     """
 
     reason: str
+    failed: bool = False
 
     def __str__(self) -> str:
         return self.reason
