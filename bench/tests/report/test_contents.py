@@ -14,7 +14,7 @@ def test_verdicts_are_counted_by_experiment(tmp_path):
     counts = report.sections[0].verdicts
     assert counts == {"reproduced": 2, "better": 1, "not reproduced": 1}
     assert report.conclusion == (
-        "Of 4 figures: 2 reproduced, 1 better, 1 not reproduced, 0 too noisy."
+        "Of 4 printed numbers: 2 reproduced, 1 better, 1 not reproduced, 0 too noisy."
     )
 
 

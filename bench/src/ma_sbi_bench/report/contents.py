@@ -270,7 +270,7 @@ class Report:
         if not judged:
             return f"{said}No figure of the paper has a verdict yet{more}."
         each = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
-        return f"{said}Of {judged} figures: {each}{more}."
+        return f"{said}Of {judged} printed numbers: {each}{more}."
 
     @property
     def headline(self) -> list[Paragraph]:
