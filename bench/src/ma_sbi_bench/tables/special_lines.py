@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ma_sbi.metrics import tost_paired
-from ma_sbi_bench.paper.comparing import Compared, Line, estimate, exactly
+from ma_sbi_bench.paper.comparing import Compared, Line, beside, estimate, exactly
 from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.tables.methods_compared import (
     DECOMPOSITION,
@@ -21,6 +21,7 @@ from ma_sbi_bench.tables.methods_compared import (
 from ma_sbi_bench.tables.sweeps import CONTINUOUS_CONTEXT
 from ma_sbi_bench.tables.trial_lines import (
     TASK_NAMES,
+    by_seed,
     in_paper,
     labelled,
     lines_of,
@@ -108,8 +109,7 @@ def encoder_ablation_lines(rows: pd.DataFrame) -> list[Line]:
     bound = paper.value if paper else math.nan
     for task, part in rows[rows["metric"] == "c2st"].groupby("task", sort=False):
         hashed, minilm = (
-            {row["seed"]: per_observation(row) for _, row in one.iterrows()}
-            for one in (part[part["method"] == m] for m in ("ma_sbi", "ma_sbi_minilm"))
+            by_seed(part[part["method"] == one]) for one in ("ma_sbi", "ma_sbi_minilm")
         )
         differences = [minilm[seed] - hashed[seed] for seed in minilm if seed in hashed]
         if not differences:
@@ -117,14 +117,9 @@ def encoder_ablation_lines(rows: pd.DataFrame) -> list[Line]:
         # Seeds share their observations, so these are what is independent.
         found = estimate(np.mean(differences, axis=0))
         inside = max(abs(found.low), abs(found.high)) <= bound
-        line = Line(
-            "MiniLM minus hash",
-            {"task": TASK_NAMES[str(task)]},
-            raw=found,
-            metric="difference of C2ST",
-            note=f"paper: within {bound}; ours {'is' if inside else 'is not shown'}",
-        )
-        lines.append(line)
+        note = f"paper: within {bound}; ours {'is' if inside else 'is not shown'}"
+        labels, metric = {"task": TASK_NAMES[str(task)]}, "difference of C2ST"
+        lines.append(Line("MiniLM minus hash", labels, found, metric=metric, note=note))
     return lines
 
 
@@ -152,19 +147,10 @@ def continuous_context_lines(rows: pd.DataFrame) -> list[Line]:
         part = errors[errors["method"] == method]
         if part.empty:
             continue
-        paper = printed(
-            CONTINUOUS_CONTEXT.name,
-            "shift_error",
-            task=part.iloc[0]["task"],
-            backbone="ddpm",
-            method=method,
-        )
-        error = estimate(
-            np.concatenate(part["values"].tolist()),
-            paper=paper.value if paper else None,
-            better="lower",
-            digits=1,
-        )
+        where = {"task": part.iloc[0]["task"], "backbone": "ddpm", "method": method}
+        paper = printed(CONTINUOUS_CONTEXT.name, "shift_error", **where)
+        values = np.concatenate(part["values"].tolist())
+        error = estimate(values, better="lower", **beside(paper, digits=1))
         title = f"Error of the recovered shift, z >= {SMALLEST_Z}"
         lines.append(Line(title, {"method": method}, raw=error, metric="error, %"))
     return lines

@@ -32,6 +32,7 @@ __all__ = [
     "METRICS",
     "TASK_NAMES",
     "PaperLine",
+    "by_seed",
     "in_paper",
     "labelled",
     "lines_of",
@@ -191,7 +192,7 @@ def view_lines(
         for _, row in rows[rows["metric"] == "log_score"].iterrows()
     }
     ends = {
-        tuple(key): (part.iloc[0], _by_seed(part))
+        tuple(key): (part.iloc[0], by_seed(part))
         for key, part in raw.groupby([*view.ends, "method"], sort=False, dropna=False)
         if key[-1] in ("npe", "oracle")
     }
@@ -210,7 +211,7 @@ def view_lines(
 
     groups = raw.groupby([*view.by, "method"], sort=False, dropna=False)
     for (*labels, method), part in sorted(groups, key=position):
-        first, cases = part.iloc[0], _by_seed(part)
+        first, cases = part.iloc[0], by_seed(part)
         theirs = paper(first)
         place = tuple(first[column] for column in view.ends)
         npe, oracle = (ends.get((*place, end)) for end in ("npe", "oracle"))
@@ -274,7 +275,7 @@ def per_observation(row: pd.Series) -> np.ndarray:
     return by_regime[turn, turn % by_regime.shape[1]]
 
 
-def _by_seed(part: pd.DataFrame) -> Cases:
+def by_seed(part: pd.DataFrame) -> Cases:
     """Give the independent cases of each seed."""
     return {int(row["seed"]): per_observation(row) for _, row in part.iterrows()}
 

@@ -211,9 +211,12 @@ def _loss_note(task: str, method: str, losses: pd.DataFrame) -> str:
 def _gain_line(setting: str, over: str, method: str, gain: PairedGain) -> Line:
     """Express a gain in per cent of the mean loss of what it is over."""
     unit = 100 * gain.relative / gain.gain if gain.gain else 0.0
-    paper = printed("covid", "gain", task=setting, method=method, axis=f"over {over}")
+    paper, p_below = (
+        printed("covid", metric, task=setting, method=method, axis=f"over {over}")
+        for metric in ("gain", "p_below")
+    )
     nats = f"{gain.gain:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}] nats per window"
-    more = ", paper p < 1e-4" if paper else ""
+    more = f" (paper < {p_below.value:g})" if p_below else ""
     return Line(
         "Gains",
         {"setting": SETTINGS[setting], "over": over, "method": method},
