@@ -37,7 +37,7 @@ BACKBONES = {
         *data, num_transforms=2, hidden=(32,), learning_rate=2e-3, max_epochs=22, **o
     ),
     "ddpm_paper": lambda *data, **o: fit_ddpm(
-        *data, hidden=128, batch_size=64, epochs=15, **o
+        *data, decay="cosine", hidden=128, batch_size=64, epochs=15, **o
     ),
     "ddpm_rescaled": lambda *data, **o: fit_ddpm(
         *data,
@@ -59,8 +59,9 @@ def test_the_gaussian_posterior_is_learned(name):
     quick, *others = [*_few_steps(posterior), posterior]
     for sampler in (quick, *others):
         draws = sampler.sample(2000, x, seed=0)
-        # A third of a posterior deviation, and a fifth of its scale.
-        assert (draws.mean(dim=0) - x / 2).abs().max() < scale / 3
+        # In posterior deviations. The paper's schedule pulls means towards the prior's: with
+        # 20 steps by 0.31, with a deviation of 0.02 over training seeds.
+        assert (draws.mean(dim=0) - x / 2).abs().max() < 0.4 * scale
         assert (draws.std(dim=0) / scale - 1).abs().max() < 0.2
     exact = Independent(Normal(x / 2, scale), 1)
     theta = exact.sample((2000,))
