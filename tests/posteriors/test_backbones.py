@@ -59,8 +59,8 @@ def test_the_gaussian_posterior_is_learned(name):
     quick, *others = [*_few_steps(posterior), posterior]
     for sampler in (quick, *others):
         draws = sampler.sample(2000, x, seed=0)
-        # In posterior deviations. The paper's schedule pulls means towards the prior's: with
-        # 20 steps by 0.31, with a deviation of 0.027 over eight training seeds.
+        # The paper's schedule pulls means towards the prior's: with 20 steps by 0.31
+        # posterior deviations, which vary by 0.027 over eight training seeds.
         assert (draws.mean(dim=0) - x / 2).abs().max() < (0.31 + 4 * 0.027) * scale
         assert (draws.std(dim=0) / scale - 1).abs().max() < 0.2
     exact = Independent(Normal(x / 2, scale), 1)
