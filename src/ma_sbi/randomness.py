@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import index
 
 import numpy as np
 import torch
@@ -37,9 +38,9 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
         device_type=device.type if accelerated else "cuda",
     ):
         # torch.manual_seed would also reseed every accelerator, which is not put back.
-        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+        torch.set_rng_state(torch.Generator().manual_seed(index(seed)).get_state())
         if accelerated:
-            torch.get_device_module(device).manual_seed(seed)
+            torch.get_device_module(device).manual_seed(index(seed))
         yield
 
 
@@ -66,7 +67,7 @@ def generator(
     """Make a generator from a seed; ``None`` stands for torch's global generator."""
     if seed is None:
         return None
-    return torch.Generator(device=device).manual_seed(seed)
+    return torch.Generator(device=device).manual_seed(index(seed))
 
 
 def derive(seed: int | None, purpose: str) -> int | None:
@@ -77,5 +78,5 @@ def derive(seed: int | None, purpose: str) -> int | None:
     """
     if seed is None:
         return None
-    entropy = np.random.SeedSequence([seed % 2**64, zlib.crc32(purpose.encode())])
+    entropy = np.random.SeedSequence([index(seed) % 2**64, zlib.crc32(purpose.encode())])
     return int(entropy.generate_state(1, np.uint64)[0]) >> 1

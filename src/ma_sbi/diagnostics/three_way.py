@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from ma_sbi.correctors.composed import FittableCorrector
-from ma_sbi.diagnostics.diagnostic import Diagnostic
+from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
@@ -242,6 +242,8 @@ def _gap(
 
 
 def _run(subject: Subject) -> ThreeWay:
+    if subject.is_affine:
+        raise CannotRun("The parts are those of a shift, and the departure is no shift.")
     return three_way(
         subject.entries,
         subject.x_obs,

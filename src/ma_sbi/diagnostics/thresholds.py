@@ -32,6 +32,8 @@ class Thresholds:
             training range of the posterior.
         mostly_within: Share of the departure's variance within contexts, above which one
             shift per context leaves most of the departure.
+        slopes: Share of the departure that slopes must add to a shift to be worth their
+            coefficients.
         coverage_slack: How far regions may fall short of their level.
         means_move: Level at which posterior means depend on the context.
         means_share: Share of the means' variance that the context must explain as well:
@@ -47,6 +49,7 @@ class Thresholds:
     little_left: float = 0.1
     outside_range: float = 0.01
     mostly_within: float = 0.5
+    slopes: float = 0.02
     coverage_slack: float = 0.05
     means_move: float = 0.01
     means_share: float = 0.05

@@ -57,7 +57,7 @@ class WeakContext:
             of the mean squared departure.
         min_information: Information, in nats, below which it must expect to do worse than
             the mean departure.
-        information: Gaind information of the context about the departure, in nats;
+        information: Estimated information of the context about the departure, in nats;
             None if unknown.
         num_needed: Triples for 90 % of what the context can give; None if it gives
             nothing that could be seen.
@@ -234,7 +234,7 @@ class _Variances:
 
 
 def _proxy(delta: Tensor) -> float:
-    """Gain the sub-Gaussian proxy of departures ``(n, dim_x)``; 0 if all are equal."""
+    """Estimate the sub-Gaussian proxy of departures ``(n, dim_x)``; 0 if all are equal."""
     centred = delta - delta.mean(dim=0)
     axes = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -LEADING_AXES:]
     along = (centred @ axes).T
