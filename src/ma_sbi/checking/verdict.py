@@ -98,9 +98,9 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return _without_gain(facts)
     if facts.departure is False:
         return "do not use", [
-            "No departure was found: observations and simulations at the same inputs do "
-            "not differ, and no correction helps. That is good news: use the posterior as "
-            "it is."
+            f"No departure was found in {facts.num_triples} rows, and no correction is "
+            "shown to help. If that is enough rows to see one that matters, it is good "
+            "news: use the posterior as it is."
         ]
     if facts.mean_helps and not facts.conditional.low > 0:
         reasons = [
@@ -149,8 +149,8 @@ def _without_gain(facts: Facts) -> tuple[Verdict, list[str]]:
     """Decide where there are no pairs to measure the gain of a correction."""
     if facts.observations_move is False:
         return "do not use", [
-            "The observations do not vary with the context, so there is nothing that it "
-            "could correct. Whether they all depart by the same amount cannot be known "
+            "The observations were not found to vary with the context in "
+            f"{facts.num_triples} rows, so nothing is known that it could correct. Whether they all depart by the same amount cannot be known "
             "without paired simulations (x_sim)."
         ]
     reasons = [f"What a correction gains could not be tested. {facts.why_no_gain}".strip()]
