@@ -150,8 +150,9 @@ def _without_gain(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.observations_move is False:
         return "do not use", [
             "The observations were not found to vary with the context in "
-            f"{facts.num_triples} rows, so nothing is known that it could correct. Whether they all depart by the same amount cannot be known "
-            "without paired simulations (x_sim)."
+            f"{facts.num_triples} rows, so nothing is known that it could correct. Whether "
+            "they all depart by the same amount cannot be known without paired simulations "
+            "(x_sim)."
         ]
     reasons = [f"What a correction gains could not be tested. {facts.why_no_gain}".strip()]
     if facts.means_move:
