@@ -231,6 +231,8 @@ BENCH_COMMANDS = {
     "reproduce": "Check the paper: run its tables and figures again.",
 }
 
+BENCH_INSTALL = "pip install ma-sbi-bench, or pip install ./bench in the repository"
+
 
 def join_commands(app: typer.Typer, entries: Iterable[EntryPoint]) -> None:
     """Add the commands of other packages.
@@ -238,7 +240,7 @@ def join_commands(app: typer.Typer, entries: Iterable[EntryPoint]) -> None:
     A command of the bench that is not installed, or one that cannot be loaded, says why
     and exits with 2; the other commands work.
     """
-    refused = dict.fromkeys(BENCH_COMMANDS, "needs the bench: pip install ma-sbi-bench")
+    refused = dict.fromkeys(BENCH_COMMANDS, f"needs the bench: {BENCH_INSTALL}")
     for entry in entries:
         try:
             app.command(entry.name)(entry.load())
