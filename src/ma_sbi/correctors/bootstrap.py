@@ -366,5 +366,7 @@ def _merge(residuals: Tensor) -> tuple[Tensor, Tensor]:
     place = first.argsort().argsort()
     atom = place[atom]
     count = atom.bincount()
-    total = residuals.new_zeros(len(count), residuals.shape[1]).index_add_(0, atom, residuals)
+    total = residuals.new_zeros(len(count), residuals.shape[1]).index_add_(
+        0, atom, residuals
+    )
     return total / count[:, None], atom

@@ -260,9 +260,7 @@ def _maximise_evidence(kernel: _Kernel, triples: Triples) -> _Solution:
     complexity = torch.log1p(values[:, None] / ratios).sum(dim=0)
     log_evidence = -0.5 * (freedom * noise.log().sum(dim=1) + dim_x * complexity)
     best = int(log_evidence.argmax())
-    return _Solution(
-        log_evidence[best].item(), design, spectrum, inverse[:, best], shift
-    )
+    return _Solution(log_evidence[best].item(), design, spectrum, inverse[:, best], shift)
 
 
 class _Spectrum(NamedTuple):
