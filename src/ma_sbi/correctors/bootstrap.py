@@ -40,6 +40,10 @@ SMOOTHINGS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 SAME = 1e-5
 
 
+# Residuals that are compared with each other, to find those that are equal.
+MOST_MERGED = 2000
+
+
 class UnseenContext(UserWarning):
     """A context without residuals of its own."""
 
@@ -360,13 +364,20 @@ def _merge(residuals: Tensor) -> tuple[Tensor, Tensor]:
         The distinct ones in order of appearance, and which of them each residual is.
     """
     unit = ROUNDING * residuals.abs().max().clamp(min=1e-200)
-    _, atom = (residuals / unit).round().unique(dim=0, return_inverse=True)
-    row = torch.arange(len(atom), device=atom.device)
-    first = torch.full_like(row, len(row)).scatter_reduce(0, atom, row, "amin")
-    place = first.argsort().argsort()
-    atom = place[atom]
+    first = _first_alike((residuals / unit).round())
+    places = first.unique()
+    if len(places) <= MOST_MERGED:
+        # Equal residuals may have been rounded apart.
+        near = torch.cdist(residuals[places], residuals[places], p=math.inf) < unit
+        first = places[near.byte().argmax(dim=1)][torch.searchsorted(places, first)]
+    atom = first.unique(return_inverse=True)[1]
     count = atom.bincount()
-    total = residuals.new_zeros(len(count), residuals.shape[1]).index_add_(
-        0, atom, residuals
-    )
-    return total / count[:, None], atom
+    total = residuals.new_zeros(len(count), residuals.shape[1])
+    return total.index_add_(0, atom, residuals) / count[:, None], atom
+
+
+def _first_alike(points: Tensor) -> Tensor:
+    """Return for each point the number of the first that is equal to it."""
+    _, alike = points.unique(dim=0, return_inverse=True)
+    row = torch.arange(len(points), device=points.device)
+    return torch.full_like(row, len(row)).scatter_reduce(0, alike, row, "amin")[alike]
