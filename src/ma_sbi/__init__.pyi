@@ -13,11 +13,13 @@ from .encoders import CategoryEncoder, HashEncoder, NumberEncoder, SentenceEncod
 from .posterior import CorrectedPosterior
 from .posteriors import (
     fit_ddpm,
+    fit_density,
     fit_flow,
     from_callable,
     from_sbi,
     from_zuko,
     load_ddpm,
+    load_density,
     load_flow,
     load_posterior,
 )
@@ -40,11 +42,13 @@ __all__ = [
     "cross_fit",
     "decompose",
     "fit_ddpm",
+    "fit_density",
     "fit_flow",
     "from_callable",
     "from_sbi",
     "from_zuko",
     "load_ddpm",
+    "load_density",
     "load_flow",
     "load_posterior",
     "predictive_mean",
