@@ -94,7 +94,7 @@ class NeverWorse(Experiment):
     ) -> Cell:
         sizes = {"sets": 10, "rows": 400, "covered": 100, "draws": 200}
         if budget.quick:
-            sizes = {"sets": 3, "rows": 20, "covered": 10, "draws": 50}
+            sizes = {"sets": 2, "rows": 20, "covered": 10, "draws": 50}
         what = CONDITIONS[condition]
         return self.cell(
             method,
