@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+import ma_sbi
 from ma_sbi_bench.engine import models
 from ma_sbi_bench.engine.cell import Backbone
 from ma_sbi_bench.engine.models import Models, fit_backbone
+from ma_sbi_bench.methods import NNPE, Materials, Simulations
 from ma_sbi_bench.tasks import get_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:training stopped at max_epochs")
@@ -23,6 +25,7 @@ KINDS = {
     "maf": MAF,
     "embedded": replace(MAF, kind="embedded"),
     "ddpm": replace(MAF, kind="ddpm", options={"epochs": 2}),
+    "nnpe": replace(MAF, kind="nnpe"),
 }
 
 
@@ -103,3 +106,38 @@ def test_fit_backbone_is_the_training_of_a_kind():
     with pytest.raises(ValueError, match="there is no posterior 'tree'"):
         fit_backbone("tree")
     assert fit_backbone("maf", max_epochs=3).keywords["max_epochs"] == 3
+
+
+def test_a_density_is_trained_on_the_first_simulations_of_the_posterior(
+    tmp_path, monkeypatch
+):
+    class Density:
+        def save(self, path):
+            path.write_text("trained")
+
+    def fit(x, *, seed):
+        seen.update(x=x, seed=seed)
+        return Density()
+
+    seen = {}
+    monkeypatch.setattr(ma_sbi, "fit_density", fit, raising=False)
+    monkeypatch.setattr(
+        ma_sbi, "load_density", lambda path: path.read_text(), raising=False
+    )
+    density = replace(MAF, kind="density", options={"most_simulations": 50})
+    assert Models(tmp_path).posterior(density) == "trained"
+    simulations = get_task("gaussian_linear", dim=2).draw(200, seed=0).x_sim
+    assert torch.equal(seen["x"], simulations[:50])
+    assert seen["seed"] == 0
+
+
+def test_nnpe_trained_once_is_the_method_fitted_in_a_trial(tmp_path):
+    task = get_task("gaussian_linear", dim=2)
+    train = task.draw(200, seed=0)
+    given = Materials(prior=task.prior, simulations=Simulations(train.theta, train.x_sim))
+    fitted = NNPE(fit_backbone("maf", max_epochs=2)).fit(given, seed=0)
+    read = Models(tmp_path).posterior(KINDS["nnpe"])
+    x = torch.tensor([[0.5, -1.0]])
+    torch.testing.assert_close(
+        read.log_prob(train.theta[:5, None], x), fitted.log_prob(train.theta[:5, None], x)
+    )

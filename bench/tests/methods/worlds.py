@@ -35,6 +35,7 @@ SMALL: dict[str, dict] = {
     "concat": {"backbone": small_flow},
     "concat_simulations": {"backbone": small_flow},
     "fmcpe": {"epochs": 10, "num_steps_training": 10, "hidden": 32, "num_blocks": 2},
+    "ma_sbi_default": {"most_simulations": 500},
     "frisbi": {"backbone": small_flow, "num_draws": 10, "epochs": 30},
     "nnpe": {"backbone": small_flow},
     "nnpe_isotropic": {"backbone": small_flow},

@@ -81,7 +81,8 @@ class Backbone:
 
     Attributes:
         world: A task, or a simulator of the studies.
-        kind: ``"ddpm"``, ``"maf"`` or ``"embedded"``.
+        kind: ``"ddpm"``, ``"maf"``, ``"embedded"`` or ``"nnpe"``; or ``"density"``, that
+            of the simulations.
         seed: Seed of its simulations and its training.
         num_simulations: How many simulations it is trained on.
         world_options: Options of the world.

@@ -23,7 +23,7 @@ from ma_sbi_bench.methods.classifier_free import ClassifierFree
 from ma_sbi_bench.methods.concat import ConcatNPE
 from ma_sbi_bench.methods.fmcpe import FMCPE
 from ma_sbi_bench.methods.frisbi import FRISBI
-from ma_sbi_bench.methods.ma_sbi import MASBI
+from ma_sbi_bench.methods.ma_sbi import MASBI, DefaultMASBI
 from ma_sbi_bench.methods.materials import NEEDS, Calibration, Materials, Need, Simulations
 from ma_sbi_bench.methods.method import CorrectingMethod, Method, RetrainedMethod
 from ma_sbi_bench.methods.nnpe import NNPE, IsotropicNNPE
@@ -51,6 +51,7 @@ __all__ = [
     "ContextToTheta",
     "ContextToX",
     "CorrectingMethod",
+    "DefaultMASBI",
     "IsotropicNNPE",
     "Materials",
     "Method",
@@ -83,6 +84,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "ma_sbi_affine": partial(
         MASBI, corrector=ComposedCorrector(HashEncoder(), Affine(), Ridge(), Point())
     ),
+    "ma_sbi_default": DefaultMASBI,
     "ma_sbi_paper": partial(MASBI, corrector=ShiftCorrector(HashEncoder(), "paper")),
     "nnpe": NNPE,
     "nnpe_isotropic": IsotropicNNPE,

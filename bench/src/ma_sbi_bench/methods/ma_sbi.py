@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Any, Literal, get_args
 
 from sklearn.base import clone
 from torch import Tensor
@@ -13,12 +14,15 @@ from ma_sbi.correctors.decomposition import decompose
 from ma_sbi.correctors.shift import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
 from ma_sbi.protocols import Corrections
+from ma_sbi.randomness import derive
 from ma_sbi_bench.methods.materials import Materials, Need
 from ma_sbi_bench.methods.method import CorrectingMethod
 
-__all__ = ["MASBI"]
+__all__ = ["MASBI", "DefaultMASBI", "Density"]
 
 Part = Literal["whole", "marginal", "conditional"]
+Density = Callable[[Tensor], Tensor]
+"""The log density of simulations: ``(n, dim_x)`` to ``(n,)``."""
 
 
 class MASBI(CorrectingMethod):
@@ -72,6 +76,57 @@ class MASBI(CorrectingMethod):
         self.corrector_ = corrector
         if self.part != "whole":
             self.corrector_ = getattr(decompose(corrector, context), self.part)
+
+    def _corrections(
+        self, x: Tensor, context: Entries | None, seed: int | None
+    ) -> Corrections:
+        return self.corrector_.corrections(x, context)
+
+
+class DefaultMASBI(CorrectingMethod):
+    """The corrector that ``fit_corrector`` chooses, before the trained posterior.
+
+    Args:
+        density: Log density of the simulations, for the evidence of each candidate;
+            ``"fit"`` trains one on the simulations, None does without.
+        most_simulations: Most simulations that a density is trained on.
+    """
+
+    reference = "-"
+    corrector_: Any
+
+    def __init__(
+        self,
+        density: Literal["fit"] | Density | None = "fit",
+        most_simulations: int = 20_000,
+    ) -> None:
+        self.density = density
+        self.most_simulations = most_simulations
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """Triples, and simulations if a density is to be trained."""
+        known: frozenset[Need] = frozenset({"posterior", "context", "pairs"})
+        more: frozenset[Need] = frozenset({"simulations"})
+        return known | more if self.density == "fit" else known
+
+    def _fit(self, materials: Materials, seed: int | None) -> None:
+        # Until the library has them, all else must work without.
+        from ma_sbi import fit_corrector, fit_density
+
+        super()._fit(materials, seed)
+        density = self.density
+        if density == "fit":
+            pool = materials.take("simulations").x[: self.most_simulations]
+            density = fit_density(pool, seed=derive(seed, "density"))
+        self.corrector_ = fit_corrector(
+            materials.take("context"),
+            materials.take("x_obs"),
+            materials.take("pairs"),
+            density=density,
+            posterior=self.posterior_,
+            seed=seed,
+        )
 
     def _corrections(
         self, x: Tensor, context: Entries | None, seed: int | None

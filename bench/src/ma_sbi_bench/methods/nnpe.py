@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from ma_sbi.context import Entries
 from ma_sbi.networks import Standardise
+from ma_sbi.posteriors import load_flow
 from ma_sbi.randomness import derive, generator
+from ma_sbi.saving import read, write
 from ma_sbi_bench.methods.error_model import SpikeAndSlab
 from ma_sbi_bench.methods.materials import Materials, Need
 from ma_sbi_bench.methods.method import RetrainedMethod
 from ma_sbi_bench.methods.training import Backbone, train
 
-__all__ = ["IsotropicNNPE", "NNPE"]
+__all__ = ["IsotropicNNPE", "NNPE", "load_nnpe"]
 
 
 class NNPE(RetrainedMethod):
@@ -71,6 +75,27 @@ class NNPE(RetrainedMethod):
         # bijection, so the posterior is the same; it leaves small values as they are and
         # takes the logarithm of large ones.
         return torch.asinh(self.standardise_(x))
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file, if it was trained on a flow; :func:`load_nnpe` reads it."""
+        self.posterior_.save(path)
+        settings, groups = read(path, "flow")
+        write(path, "flow", settings, **groups, standardise=self.standardise_.state_dict())
+
+
+def load_nnpe(path: str | Path, prior: Distribution) -> NNPE:
+    """Load what :meth:`NNPE.save` wrote, fitted.
+
+    Args:
+        path: The file.
+        prior: The prior it was trained with.
+    """
+    _, groups = read(path, "flow")
+    method = NNPE()
+    method.posterior_ = load_flow(path, prior)
+    method.standardise_ = Standardise(**groups["standardise"])
+    method.prior_, method.dim_x_ = method.posterior_.prior, method.posterior_.dim_x
+    return method
 
 
 class IsotropicNNPE(RetrainedMethod):

@@ -7,9 +7,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["captions", "named"]
+__all__ = ["captions", "named", "reasons"]
 
 CAPTION = "caption."
+WHY = "why."
 
 
 def named(name: str) -> dict[str, Any]:
@@ -20,10 +21,17 @@ def named(name: str) -> dict[str, Any]:
 
 def captions(name: str) -> dict[str, str]:
     """Give the caption of each figure of an experiment."""
+    return _under(CAPTION, name)
+
+
+def reasons(name: str) -> dict[str, str]:
+    """Give what explains results of an experiment, by where they were found."""
+    return _under(WHY, name)
+
+
+def _under(prefix: str, name: str) -> dict[str, str]:
     words = _words()[name]
-    return {
-        key.removeprefix(CAPTION): words[key] for key in words if key.startswith(CAPTION)
-    }
+    return {key.removeprefix(prefix): words[key] for key in words if key.startswith(prefix)}
 
 
 @cache

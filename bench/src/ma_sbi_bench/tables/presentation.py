@@ -13,7 +13,14 @@ from ma_sbi_bench.paper.words import captions
 from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.covid import table as covid
 from ma_sbi_bench.real.instructions import table as instructions
-from ma_sbi_bench.tables import channels, compute, exclusion, sharpness, theorem_1
+from ma_sbi_bench.tables import (
+    channels,
+    compute,
+    exclusion,
+    never_worse_lines,
+    sharpness,
+    theorem_1,
+)
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.tables.special_lines import SPECIAL_LINES
 from ma_sbi_bench.tables.trial_figures import trial_figures
@@ -50,6 +57,7 @@ OTHERS = {
     "sharpness": Presentation(sharpness.lines, sharpness.figures),
     "channels": Presentation(channels.lines, channels.figures),
     "exclusion": Presentation(exclusion.lines),
+    "never_worse": Presentation(never_worse_lines.lines, never_worse_lines.figures),
     "compute": Presentation(compute.lines),
     "covid": Presentation(covid.lines, covid.figures),
     "instructions": Presentation(instructions.lines, instructions.figures),

@@ -17,6 +17,7 @@ from ma_sbi_bench.tables import sweeps
 from ma_sbi_bench.tables.channels import Channels
 from ma_sbi_bench.tables.compute import Compute
 from ma_sbi_bench.tables.exclusion import ExclusionTable
+from ma_sbi_bench.tables.never_worse import NeverWorse
 from ma_sbi_bench.tables.sharpness import Sharpness
 from ma_sbi_bench.tables.theorem_1 import Theorem1
 
@@ -52,6 +53,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Sharpness(),
         Channels(),
         ExclusionTable(),
+        NeverWorse(),
         sweeps.NOISY_CONTEXT,
         sweeps.INDEX_OR_TEXT,
         compared.UNSEEN_REGIMES,

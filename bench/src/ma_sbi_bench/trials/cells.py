@@ -40,8 +40,10 @@ ONLY_BACKBONE = {
     "prior_guide": "ddpm",
     "prior_guide_jacobian": "ddpm",
     "npe_rs": "maf",
+    # It evaluates the posterior at many candidates, each an integral for a diffusion model.
+    "ma_sbi_default": "maf",
 }
-"""Methods with a backbone of their own, and the one that it is most like."""
+"""Methods that are tried with one backbone: their own is most like it, or they need it."""
 
 ALL_CASES = frozenset(
     {

@@ -41,6 +41,7 @@ from ma_sbi_bench.trials.world import World
 __all__ = [
     "FORMS",
     "backbone_of",
+    "exact_log_score",
     "make_method",
     "materials_of",
     "run_trial",
@@ -48,6 +49,8 @@ __all__ = [
 ]
 
 NUM_UNLABELLED = 2000
+# Tasks that share the simulator of another one, and so its posterior.
+SIMULATORS = {CONTINUOUS: "slcp", "ddm_trials": "ddm"}
 RECIPE = "fast"
 # Most densities of a diffusion model that a log score may take, each an integral.
 MOST_DENSITIES = 4_000
@@ -126,32 +129,60 @@ def _exact(cell: Cell, world: World) -> _Answer:
     """Give the answer that nobody can improve on: Bayes' rule with x and the context."""
     task, test, num_draws = world.task, world.test, cell.settings["draws"]
     seed = derive(cell.seed, "exact")
-    weights = world.regime_weights
-    if weights is None or bool((weights.max(dim=1).values == 1).all()):
-        known = test.regime if weights is None else weights.argmax(dim=1)
-        return _Answer(
-            task.reference(test.x_obs, num_draws, regime=known, seed=seed),
-            task.reference_log_prob(test.theta, test.x_obs, regime=known),
-        )
-    log_weight = weights.double().log()
+    known = _known_regime(world)
+    if known is not None:
+        draws = task.reference(test.x_obs, num_draws, regime=known, seed=seed)
+        return _Answer(draws, exact_log_score(world))
+    log_weight = _weigh_regimes(world)
     regimes = range(len(task.regimes))
-    evidence = [task.log_evidence(test.x_obs, regime=one) for one in regimes]
-    log_weight = (log_weight + torch.stack(evidence, dim=1)).log_softmax(dim=1)
     generator = torch.Generator().manual_seed(cell.seed)
     pick = torch.multinomial(
         log_weight.exp(), num_draws, replacement=True, generator=generator
     ).T
     draws = test.theta.new_zeros(len(regimes), num_draws, *test.theta.shape)
-    density = torch.full_like(log_weight, -torch.inf)
     for k in regimes:
         possible = log_weight[:, k] > -torch.inf
         x = test.x_obs[possible]
         draws[k][:, possible] = task.reference(x, num_draws, regime=k, seed=seed)
-        density[possible, k] = task.reference_log_prob(
-            test.theta[possible], x, regime=k
-        ).double()
     chosen = torch.gather(draws, 0, pick[None, ..., None].expand(1, *draws.shape[1:]))[0]
-    return _Answer(chosen, (log_weight + density).logsumexp(dim=1))
+    return _Answer(chosen, _log_score_of(world, log_weight))
+
+
+def exact_log_score(world: World) -> Tensor:
+    """Give the log score of Bayes' rule with x and the context, shape ``(num_rows,)``."""
+    known = _known_regime(world)
+    if known is None:
+        return _log_score_of(world, _weigh_regimes(world))
+    test = world.test
+    return world.task.reference_log_prob(test.theta, test.x_obs, regime=known)
+
+
+def _known_regime(world: World) -> Tensor | None:
+    """Return the regime of each test row, if every context tells it."""
+    weights = world.regime_weights
+    if weights is None:
+        return world.test.regime
+    return weights.argmax(dim=1) if bool((weights.amax(dim=1) == 1).all()) else None
+
+
+def _weigh_regimes(world: World) -> Tensor:
+    """Weigh regimes by context and x, log ``(num_rows, num_regimes)``."""
+    task, x, weights = world.task, world.test.x_obs, world.regime_weights
+    assert weights is not None  # noqa: S101 (then the regime is known)
+    evidence = [task.log_evidence(x, regime=one) for one in range(len(task.regimes))]
+    return (weights.double().log() + torch.stack(evidence, dim=1)).log_softmax(dim=1)
+
+
+def _log_score_of(world: World, log_weight: Tensor) -> Tensor:
+    """Average the exact densities of regimes."""
+    task, test = world.task, world.test
+    density = torch.full_like(log_weight, -torch.inf)
+    for k in range(len(task.regimes)):
+        possible = log_weight[:, k] > -torch.inf
+        density[possible, k] = task.reference_log_prob(
+            test.theta[possible], test.x_obs[possible], regime=k
+        ).double()
+    return (log_weight + density).logsumexp(dim=1)
 
 
 def _fitted(cell: Cell, world: World, models: Models) -> _Answer:
@@ -282,7 +313,7 @@ def backbone_of(cell: Cell) -> Backbone:
     known = cell.settings.get("task", {})
     options = {name: value for name, value in known.items() if name != "setting"}
     return Backbone(
-        "slcp" if cell.task == CONTINUOUS else cell.task,
+        SIMULATORS.get(cell.task, cell.task),
         cell.backbone,
         cell.seed,
         cell.settings["simulations"],

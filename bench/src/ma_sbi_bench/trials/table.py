@@ -35,6 +35,7 @@ SECONDS = {
     "classifier_free_guided": 150.0,
     "fmcpe": 120.0,
     "npe_rs": 80.0,
+    "ma_sbi_default": 100.0,
 }
 
 

@@ -22,7 +22,7 @@ from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.tasks import Draws, Task, get_task
 from ma_sbi_bench.trials.cells import BY_MEAN
 
-__all__ = ["World"]
+__all__ = ["World", "blurred", "regime_weights"]
 
 # Forms whose name says what their contexts are, where no setting does.
 CONTEXTS = {
@@ -70,10 +70,10 @@ class World:
         if reliability < 1.0:
             texts = [regime.text for regime in task.regimes]
             calibration, test = (
-                rows._replace(context=_blurred(rows.context, texts, reliability, rng))
+                rows._replace(context=blurred(rows.context, texts, reliability, rng))
                 for rows in (calibration, test)
             )
-        weights = _regime_weights(task, test, reliability) if task.regimes else None
+        weights = regime_weights(task, test, reliability) if task.regimes else None
         how = settings.get("context", CONTEXTS.get(cell.method, "true"))
         calibration, test = _treated(how, calibration, test, rng)
         reference = None
@@ -138,7 +138,7 @@ def _select(draws: Draws, rows: Tensor) -> Draws:
     )
 
 
-def _blurred(
+def blurred(
     context: Sequence[str], texts: Sequence[str], reliability: float, rng: Any
 ) -> list[str]:
     """Replace a share of the contexts by a text picked at random."""
@@ -171,15 +171,31 @@ def _treated(how: str, calibration: Draws, test: Draws, rng: Any) -> tuple[Draws
     return calibration, test
 
 
-def _regime_weights(task: Task, test: Draws, reliability: float) -> Tensor:
-    """Give the probability of each regime given what the log says."""
+def regime_weights(
+    task: Task, test: Draws, reliability: float, share: Tensor | None = None
+) -> Tensor:
+    """Give the probability of each regime given what the log says.
+
+    Args:
+        task: The task.
+        test: Test rows.
+        reliability: Probability that a text is its regime's; else it is any of them.
+        share: How often each regime occurs, shape ``(num_regimes,)``; all alike if None.
+
+    Returns:
+        Shape ``(num_rows, num_regimes)``.
+    """
     even = torch.full((len(test.regime), len(task.regimes)), 1 / len(task.regimes))
     if task.setting == "uninformative":
         return even
     texts = [regime.text for regime in task.regimes]
     said = torch.tensor([texts.index(text) for text in test.context])
     certain = torch.nn.functional.one_hot(said, len(texts))
-    return reliability * certain + (1 - reliability) * even
+    weights = reliability * certain + (1 - reliability) * even
+    if share is not None:
+        weights = weights * share
+        weights = weights / weights.sum(dim=1, keepdim=True)
+    return weights
 
 
 def _reference(test: Draws, cell: Cell) -> Tensor:

@@ -1,0 +1,263 @@
+"""Whether the default is ever worse than no correction, or than simpler ones.
+
+A cell is a method in a world under a condition. It holds several calibration sets, each
+with test rows of its own, which all methods share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ma_sbi import BootstrapCorrector, HashEncoder, from_callable
+from ma_sbi.metrics import log_score
+from ma_sbi.protocols import AmortizedPosterior
+from ma_sbi.randomness import derive
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
+from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.methods import (
+    MASBI,
+    NPE,
+    Calibration,
+    DefaultMASBI,
+    Materials,
+    Method,
+    Oracle,
+)
+from ma_sbi_bench.paper.words import named
+from ma_sbi_bench.tasks import Task, get_task
+from ma_sbi_bench.trials.conditions import CONDITIONS, Condition, draw_world
+from ma_sbi_bench.trials.run import SIMULATORS, backbone_of, exact_log_score
+from ma_sbi_bench.trials.world import World
+
+__all__ = ["DEFAULT", "LEVELS", "WITHOUT_DENSITY", "WORLDS", "NeverWorse", "coverage"]
+
+WORLDS = (
+    "gaussian_linear",
+    "slcp",
+    "two_moons",
+    "sir_delay",
+    "ddm",
+    "ddm_trials",
+    "slcp_continuous",
+)
+DEFAULT = "ma_sbi_default"
+WITHOUT_DENSITY = "ma_sbi_default, no density"
+METHODS: dict[str, Callable[[], Method]] = {
+    "npe": NPE,
+    "ma_sbi": MASBI,
+    "stochastic": partial(MASBI, BootstrapCorrector(HashEncoder())),
+    DEFAULT: DefaultMASBI,
+    WITHOUT_DENSITY: partial(DefaultMASBI, density=None),
+    "oracle": Oracle,
+}
+"""Methods that correct the world's posterior."""
+# In place of a backbone: the posterior and the density of simulations are known.
+EXACT_PARTS = "exact parts"
+EXACT_WORLDS = ("gaussian_linear",)
+# Bayes' rule takes seconds a row in the other worlds, for every regime that is possible.
+FAST_EXACT = ("gaussian_linear", "two_moons")
+EXACT_IF_CERTAIN = ("slcp", "sir_delay")
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+"""Levels of the central intervals whose coverage is measured."""
+MOST_SIMULATIONS = 20_000
+# Candidates of so many rows are scored together, to bound the memory.
+ROWS_AT_ONCE = 50
+
+
+class NeverWorse(Experiment):
+    """The default beside NPE, point and stochastic corrections, in many conditions."""
+
+    name, title, place, note = named("never_worse").values()
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List every method in every world and condition that it has a meaning in."""
+        return [
+            self._cell(budget, world, condition, method, seed)
+            for seed in budget.seeds_of()
+            for world in WORLDS
+            for condition in CONDITIONS
+            for method in (*METHODS, "nnpe", "exact")
+            if _has_meaning(world, CONDITIONS[condition], method)
+        ]
+
+    def _cell(
+        self, budget: Budget, world: str, condition: str, method: str, seed: int
+    ) -> Cell:
+        sizes = {"sets": 10, "rows": 400, "covered": 100, "draws": 200}
+        if budget.quick:
+            sizes = {"sets": 2, "rows": 20, "covered": 10, "draws": 50}
+        what = CONDITIONS[condition]
+        return self.cell(
+            method,
+            task=world,
+            backbone=EXACT_PARTS if world in EXACT_WORLDS else "maf",
+            seed=seed,
+            num_calibration=what.num_calibration,
+            settings=sizes
+            | {
+                "condition": condition,
+                "differs": what.settings,
+                "simulations": budget.simulations(SIMULATORS.get(world, world)),
+                "training": budget.training.get("maf", {}),
+            },
+        )
+
+    def backbones(self, cell: Cell) -> Sequence[Backbone]:
+        """Name the posterior, and the density that the default is given."""
+        if cell.method == "exact":
+            return ()
+        if cell.method == "nnpe":
+            return (replace(backbone_of(cell), kind="nnpe"),)
+        if cell.backbone == EXACT_PARTS:
+            return ()
+        known = backbone_of(cell)
+        return (known, density_of(cell)) if cell.method == DEFAULT else (known,)
+
+    def cost(self, cell: Cell) -> float:
+        """Guess seconds from the number of candidates."""
+        many = cell.method in ("stochastic", DEFAULT, WITHOUT_DENSITY)
+        return 60.0 if many else 200.0 if cell.task in EXACT_IF_CERTAIN else 5.0
+
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
+        """Score the method on every calibration set."""
+        task = get_task(cell.task)
+        seeds = [set_seed(cell.seed, number) for number in range(cell.settings["sets"])]
+        condition = CONDITIONS[cell.settings["condition"]]
+        worlds = [
+            draw_world(task, condition, cell.settings["rows"], seed=one) for one in seeds
+        ]
+        if cell.method == "exact":
+            scores = [exact_log_score(world).mean().item() for world in worlds]
+            return [Measurement("log_score", tuple(scores))]
+        fitted = _fits(cell, task, models)
+        scores, covered = [], []
+        for world, seed in zip(worlds, seeds, strict=True):
+            method = fitted(world, seed)
+            scores.append(_score(method, world).mean().item())
+            covered.append(_cover(method, world, cell, seed))
+        shares = torch.stack(covered, dim=1).flatten().tolist()
+        return [
+            Measurement("log_score", tuple(scores)),
+            Measurement(
+                "coverage", tuple(shares), "central", num_draws=cell.settings["draws"]
+            ),
+        ]
+
+
+def set_seed(seed: int, number: int) -> int:
+    """Return the seed of a calibration set, which no other table uses."""
+    derived = derive(derive(seed, "never worse"), f"set {number}")
+    assert derived is not None  # noqa: S101 (it is None for None alone)
+    return derived
+
+
+def density_of(cell: Cell) -> Backbone:
+    """Name the density of the simulations that the posterior of a cell was trained on."""
+    options = {"most_simulations": MOST_SIMULATIONS}
+    return replace(backbone_of(cell), kind="density", options=options)
+
+
+def coverage(draws: Tensor, theta: Tensor) -> Tensor:
+    """Tell how often central intervals of single parameters hold the truth.
+
+    Args:
+        draws: Posterior draws, shape ``(num_draws, num_rows, dim_theta)``.
+        theta: The truth, shape ``(num_rows, dim_theta)``.
+
+    Returns:
+        A share for each of ``LEVELS``.
+    """
+    below = (draws < theta).float().mean(dim=0) + (draws == theta).float().mean(dim=0) / 2
+    outside = (2 * below - 1).abs()
+    return torch.stack([(outside <= level).float().mean() for level in LEVELS])
+
+
+def exact_posterior(task: Task) -> AmortizedPosterior:
+    """Give the exact posterior of a simulation the interface of a trained one."""
+
+    def log_prob(theta: Tensor, x: Tensor) -> Tensor:
+        rows = x.expand(len(theta), -1, -1).flatten(end_dim=1)
+        return task.reference_log_prob(theta.flatten(end_dim=1), rows).unflatten(
+            0, theta.shape[:2]
+        )
+
+    def sample(num_samples: int, x: Tensor) -> Tensor:
+        return task.reference(x, num_samples)
+
+    return from_callable(sample, log_prob, batched=True, prior=task.prior)
+
+
+def _has_meaning(world: str, condition: Condition, method: str) -> bool:
+    """Tell whether there is such a cell."""
+    if condition.needs_regimes and not get_task(world).regimes:
+        return False
+    if method != "exact":
+        return True
+    if condition.other_population:  # of which Bayes' rule would have to know
+        return False
+    certain = condition.right == 1 and condition.right_at_test is None
+    return world in FAST_EXACT or (world in EXACT_IF_CERTAIN and certain)
+
+
+def _fits(cell: Cell, task: Task, models: Models) -> Callable[[World, int], Method]:
+    """Return the function that fits the method of a cell to a calibration set."""
+    if cell.method == "nnpe":
+        (backbone,) = NeverWorse().backbones(cell)
+        trained = models.posterior(backbone)
+        return lambda world, seed: trained
+    exact = cell.backbone == EXACT_PARTS
+    posterior = exact_posterior(task) if exact else models.posterior(backbone_of(cell))
+    options: dict[str, Any] = {}
+    if cell.method == DEFAULT:
+        options["density"] = (
+            task.log_evidence if exact else models.posterior(density_of(cell))
+        )
+
+    def fit(world: World, seed: int) -> Method:
+        rows = world.calibration
+        given = Materials(
+            prior=task.prior,
+            posterior=posterior,
+            calibration=Calibration(rows.x_obs, rows.context, rows.x_sim),
+        )
+        method = METHODS[cell.method](**options)
+        return method.fit(given, seed=derive(seed, "fit"))
+
+    return fit
+
+
+def _score(method: Method, world: World) -> Tensor:
+    """Evaluate the true parameters of all test rows, some rows at a time."""
+    test, x = world.test, _read(method, world)
+    return torch.cat(
+        [
+            log_score(
+                method,
+                test.theta[rows],
+                x[rows],
+                context=[test.context[row] for row in rows.tolist()],
+            )
+            for rows in torch.arange(len(x)).split(ROWS_AT_ONCE)
+        ]
+    )
+
+
+def _cover(method: Method, world: World, cell: Cell, seed: int) -> Tensor:
+    """Measure the coverage of the first rows."""
+    rows, test = slice(cell.settings["covered"]), world.test
+    x, num_draws = _read(method, world)[rows], cell.settings["draws"]
+    draws = method.sample(num_draws, x, test.context[rows], seed=derive(seed, "draws"))
+    return coverage(draws, test.theta[rows])
+
+
+def _read(method: Method, world: World) -> Tensor:
+    return world.test.x_sim if method.reads == "x_sim" else world.test.x_obs
