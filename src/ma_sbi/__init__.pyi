@@ -1,5 +1,6 @@
 # Public names, loaded when first used; see __init__.py.
 from .checking import Check, check
+from .choosing import ChosenCorrector, fit_corrector
 from .conformal_regions import ConformalRegions, conformal
 from .correctors import (
     BootstrapCorrector,
@@ -29,6 +30,7 @@ __all__ = [
     "BootstrapCorrector",
     "CategoryEncoder",
     "Check",
+    "ChosenCorrector",
     "ComposedCorrector",
     "ConformalRegions",
     "CorrectedPosterior",
@@ -41,6 +43,7 @@ __all__ = [
     "conformal",
     "cross_fit",
     "decompose",
+    "fit_corrector",
     "fit_ddpm",
     "fit_density",
     "fit_flow",

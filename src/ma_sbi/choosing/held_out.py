@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import Calibration
-from ma_sbi.choosing.targets import Target
+from ma_sbi.choosing.targets import Target, robust
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.randomness import derive
 
@@ -95,8 +95,9 @@ def hold_out(
         seen.append(torch.from_numpy(np.isin(data.codes[test], data.codes[train])))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            scored = [(one, one.floor(torch.from_numpy(test))) for one in targets]
             each = [
-                _score(make(fold, seed), data, test, targets, log_density) for make in makers
+                _score(make(fold, seed), data, test, scored, log_density) for make in makers
             ]
         # From proposals of targets to targets of proposals.
         folds.append([_stacked(some) for some in zip(*each, strict=True)])
@@ -119,10 +120,10 @@ def _score(
     corrector: BaseCorrector,
     data: Calibration,
     test: np.ndarray,
-    targets: Sequence[Target],
+    targets: Sequence[tuple[Target, Tensor]],
     log_density: Callable[[Tensor], Tensor] | None,
 ) -> list[Scores]:
-    """Score one fitted proposal by every target; without the dimension of proposals."""
+    """Score one fitted proposal by every target, of which the floor is known."""
     x, log_weight, log_abs_det, _ = corrector.corrections(
         data.x_obs[test], data.entries.iloc[test]
     )
@@ -134,11 +135,11 @@ def _score(
     evidence = weighed.logsumexp(dim=0)
     rows = torch.from_numpy(test)
     scored = []
-    for target in targets:
+    for target, floor in targets:
         each = target.score(rows, x)
-        plain = target.robust((each + log_weight).logsumexp(dim=1), rows)
-        by_evidence = (each + weighed).logsumexp(dim=1) - evidence
-        scored.append(Scores(plain.T, target.robust(by_evidence, rows).T, evidence))
+        plain = robust((each + log_weight).logsumexp(dim=1), floor)
+        by_evidence = robust((each + weighed).logsumexp(dim=1) - evidence, floor)
+        scored.append(Scores(plain.T, by_evidence.T, evidence))
     return scored
 
 

@@ -25,6 +25,8 @@ __all__ = ["NOTHING", "PROPOSALS", "NothingDeparts", "Proposal"]
 
 # Candidates of one proposal for one observation.
 NUM_DRAWS = 128
+# Kernel widths by which contexts may share residuals.
+WIDTHS = (0.0, 0.3, 1.0, math.inf)
 NOTHING = "nothing departs"
 
 
@@ -88,11 +90,11 @@ class Proposal:
 
 
 def _pools(width: Any) -> Callable[[Tensor], Fitting]:
-    return lambda noise: ResidualPools(NUM_DRAWS, width, noise=noise)
+    return lambda noise: ResidualPools(NUM_DRAWS, width, WIDTHS, noise)
 
 
 def _regression(noise: Tensor) -> Fitting:
-    return RidgeWithResiduals(pools=ResidualPools(NUM_DRAWS, "auto", noise=noise))
+    return RidgeWithResiduals(pools=ResidualPools(NUM_DRAWS, "auto", WIDTHS, noise))
 
 
 PROPOSALS: dict[str, Proposal] = {

@@ -20,7 +20,7 @@ from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 
-__all__ = ["Observations", "Parameters", "SimulatedData", "Target"]
+__all__ = ["Observations", "Parameters", "SimulatedData", "Target", "robust"]
 
 # Parameters drawn for each row.
 NUM_DRAWS = 8
@@ -45,10 +45,11 @@ class Target(ABC):
         """Return the score of knowing nothing of a row, shape ``(draws, num_rows)``."""
         return torch.full((1, len(rows)), -torch.inf, dtype=torch.float64)
 
-    def robust(self, scores: Tensor, rows: Tensor) -> Tensor:
-        """Allow for rows that no correction explains."""
-        share = torch.tensor(UNEXPLAINED).to(scores)
-        return torch.logaddexp((1 - share).log() + scores, share.log() + self.floor(rows))
+
+def robust(scores: Tensor, floor: Tensor) -> Tensor:
+    """Allow for rows that no correction explains."""
+    share = torch.tensor(UNEXPLAINED).to(scores)
+    return torch.logaddexp((1 - share).log() + scores, share.log() + floor)
 
 
 class Parameters(Target):
