@@ -22,7 +22,6 @@ MODULES = {"scikit-learn": "sklearn"}
 EXTRAS = {"text", "parquet", "cluster"}
 NEVER_IMPORTED = {
     "six": "sbi.analysis imports it without declaring it",
-    "zuko": "sbi builds the networks of fit_flow from it",
     "pyarrow": "pandas reads parquet with it",
     "sentence_transformers": "the weights of the extra text are loaded with it",
 }

@@ -1,5 +1,6 @@
 # Public names, loaded when first used; see __init__.py.
 from .checking import Check, check
+from .choosing import ChosenCorrector, fit_corrector
 from .conformal_regions import ConformalRegions, conformal
 from .correctors import (
     BootstrapCorrector,
@@ -13,11 +14,13 @@ from .encoders import CategoryEncoder, HashEncoder, NumberEncoder, SentenceEncod
 from .posterior import CorrectedPosterior
 from .posteriors import (
     fit_ddpm,
+    fit_density,
     fit_flow,
     from_callable,
     from_sbi,
     from_zuko,
     load_ddpm,
+    load_density,
     load_flow,
     load_posterior,
 )
@@ -27,6 +30,7 @@ __all__ = [
     "BootstrapCorrector",
     "CategoryEncoder",
     "Check",
+    "ChosenCorrector",
     "ComposedCorrector",
     "ConformalRegions",
     "CorrectedPosterior",
@@ -39,12 +43,15 @@ __all__ = [
     "conformal",
     "cross_fit",
     "decompose",
+    "fit_corrector",
     "fit_ddpm",
+    "fit_density",
     "fit_flow",
     "from_callable",
     "from_sbi",
     "from_zuko",
     "load_ddpm",
+    "load_density",
     "load_flow",
     "load_posterior",
     "predictive_mean",

@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from torch import Tensor
 
 from ma_sbi.context import as_entries, distinct, is_missing, match
-from ma_sbi.diagnostics.reading import ContextReading, read_context
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.encoders import SentenceEncoder
 from ma_sbi.protocols import Context, Encoder
+from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.validation import as_matrix, as_pairs
 
 __all__ = ["KnownTexts", "prepare"]

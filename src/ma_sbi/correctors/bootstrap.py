@@ -40,6 +40,10 @@ SMOOTHINGS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 SAME = 1e-5
 
 
+# Residuals that are compared with each other, to find those that are equal.
+MOST_MERGED = 2000
+
+
 class UnseenContext(UserWarning):
     """A context without residuals of its own."""
 
@@ -163,10 +167,16 @@ class Preflight:
 class ResidualPools:
     """The fit of a :class:`BootstrapCorrector`.
 
+    Residuals that are equal but for rounding are one hypothesis.
+
     Attributes:
         num_draws: Most hypotheses per context.
         width: Kernel width by which contexts share residuals.
         widths: What ``width="auto"`` chooses from.
+        noise: Share of the residuals' variance that is noise which x_obs and x_sim do not
+            share, for each column of x or one for all. It is no part of the departure:
+            residuals are drawn towards the mean of their pool until the spread of the
+            departure and the error of that mean are left.
     """
 
     paired: ClassVar[Literal[True]] = True
@@ -174,6 +184,7 @@ class ResidualPools:
     num_draws: int = 256
     width: float | Literal["auto"] = 0.0
     widths: tuple[float, ...] = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, math.inf)
+    noise: float | Tensor = 0.0
 
     def __post_init__(self) -> None:
         as_count(self.num_draws, "num_draws")
@@ -188,10 +199,14 @@ class ResidualPools:
         """Keep the residuals; the seed is for drawing from pools above ``num_draws``."""
         need_shift(triples.basis, "ResidualPools")
         rng = generator(0 if seed is None else seed)
+        atoms, atom = _merge(triples.delta)
         pools = ResidualFit(
             encoding=triples.encoding,
             codes=triples.codes,
             residuals=triples.delta,
+            atoms=atoms,
+            atom=atom,
+            noise=torch.as_tensor(self.noise).to(atoms),
             width=0.0 if self.width == "auto" else float(self.width),
             num_draws=self.num_draws,
             seed=int(torch.randint(2**62, (), generator=rng)),
@@ -214,11 +229,26 @@ class ResidualPools:
 
 @dataclass(frozen=True)
 class ResidualFit:
-    """What :class:`ResidualPools` fitted: residuals, and how contexts share them."""
+    """What :class:`ResidualPools` fitted: residuals, and how contexts share them.
+
+    Attributes:
+        encoding: Encoded distinct contexts, shape ``(num_distinct, dim_z)``.
+        codes: Which of them each residual has, shape ``(n,)``.
+        residuals: Shape ``(n, dim_x)``.
+        atoms: The distinct residuals, shape ``(num_atoms, dim_x)``.
+        atom: Which of them each residual is, shape ``(n,)``.
+        noise: Share of their variance that is no departure.
+        width: Kernel width in median distances of contexts.
+        num_draws: Most hypotheses per context.
+        seed: Of the draws.
+    """
 
     encoding: Tensor
     codes: Tensor
     residuals: Tensor
+    atoms: Tensor
+    atom: Tensor
+    noise: Tensor
     width: float
     num_draws: int
     seed: int
@@ -231,15 +261,13 @@ class ResidualFit:
             for part in encoding.split(chunk)
             for weight in self._weights(part)
         ]
-        most = max(len(rows) for rows, _ in drawn)
-        coefficients = self.residuals.new_zeros(
-            most, len(drawn), 1, self.residuals.shape[1]
-        )
-        log_weight = self.residuals.new_full((most, len(drawn)), -torch.inf)
-        for column, (rows, weight) in enumerate(drawn):
-            coefficients[: len(rows), column, 0] = self.residuals[rows]
-            coefficients[len(rows) :, column, 0] = self.residuals[rows[0]]
-            log_weight[: len(rows), column] = weight.log()
+        most = max(len(weight) for _, weight in drawn)
+        coefficients = self.atoms.new_zeros(most, len(drawn), 1, self.atoms.shape[1])
+        log_weight = self.atoms.new_full((most, len(drawn)), -torch.inf)
+        for column, (departures, weight) in enumerate(drawn):
+            coefficients[: len(weight), column, 0] = departures
+            coefficients[len(weight) :, column, 0] = departures[0]
+            log_weight[: len(weight), column] = weight.log()
         return Hypotheses(coefficients, log_weight)
 
     def predictive_score(self, rows: Tensor, distance: Tensor) -> Tensor:
@@ -305,14 +333,51 @@ class ResidualFit:
         return kernel[:, self.codes]
 
     def _draw(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose residuals of one context: rows and their probabilities."""
+        """Choose departures of one context, with their probabilities."""
+        weight = weight / weight.sum()
+        shares = weight.new_zeros(len(self.atoms)).index_add_(0, self.atom, weight)
         # Residuals that would practically never be drawn are left out.
-        rows = (weight > 1e-6 * weight.max()).nonzero().flatten()
-        weight = weight[rows]
+        rows = (shares > 1e-6 * shares.max()).nonzero().flatten()
+        departures = self._without_noise(self.atoms[rows], shares[rows], weight)
+        shares = shares[rows]
         if len(rows) <= self.num_draws:
-            return rows, weight / weight.sum()
+            return departures, shares / shares.sum()
         # The same random numbers for every context: what is drawn for a context does not
         # depend on the other contexts of the call.
-        rng = generator(self.seed, weight.device)
-        pick = torch.multinomial(weight, self.num_draws, replacement=True, generator=rng)
-        return rows[pick], torch.full_like(weight[pick], 1 / self.num_draws)
+        rng = generator(self.seed, shares.device)
+        pick = torch.multinomial(shares, self.num_draws, replacement=True, generator=rng)
+        return departures[pick], torch.full_like(shares[pick], 1 / self.num_draws)
+
+    def _without_noise(self, atoms: Tensor, shares: Tensor, weight: Tensor) -> Tensor:
+        """Draw residuals towards their mean, as far as their spread is noise."""
+        if not self.noise.any():
+            return atoms
+        mean = (shares[:, None] * atoms).sum(dim=0) / shares.sum()
+        error = weight.square().sum()  # of the mean, in units of the residuals' variance
+        return mean + (1 - self.noise + error).clamp(max=1).sqrt() * (atoms - mean)
+
+
+def _merge(residuals: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the residuals that differ by more than rounding.
+
+    Returns:
+        The distinct ones in order of appearance, and which of them each residual is.
+    """
+    unit = ROUNDING * residuals.abs().max().clamp(min=1e-200)
+    first = _first_alike((residuals / unit).round())
+    places = first.unique()
+    if len(places) <= MOST_MERGED:
+        # Equal residuals may have been rounded apart.
+        near = torch.cdist(residuals[places], residuals[places], p=math.inf) < unit
+        first = places[near.byte().argmax(dim=1)][torch.searchsorted(places, first)]
+    atom = first.unique(return_inverse=True)[1]
+    count = atom.bincount()
+    total = residuals.new_zeros(len(count), residuals.shape[1])
+    return total.index_add_(0, atom, residuals) / count[:, None], atom
+
+
+def _first_alike(points: Tensor) -> Tensor:
+    """Return for each point the number of the first that is equal to it."""
+    _, alike = points.unique(dim=0, return_inverse=True)
+    row = torch.arange(len(points), device=points.device)
+    return torch.full_like(row, len(row)).scatter_reduce(0, alike, row, "amin")[alike]

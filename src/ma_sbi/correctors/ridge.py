@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -13,6 +14,10 @@ from ma_sbi.randomness import generator
 from ma_sbi.scaling import median_distance
 
 __all__ = ["KernelFit", "Ridge"]
+
+# Residuals of less than this share of the variance are rounding, not noise: a width that
+# explains them, too, is not preferred for it.
+ROUNDING = 1e-8
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,21 @@ class Ridge:
 
     def fit(self, triples: Triples, *, seed: int | None = None) -> KernelFit:
         """Solve in closed form; the seed chooses landmarks where there are too many."""
+        return self._solve(triples, seed)[0]
+
+    def fit_and_leave_out(
+        self, triples: Triples, *, seed: int | None = None
+    ) -> tuple[KernelFit, Tensor]:
+        """Fit, and return what the fit to all other triples leaves of each one.
+
+        Returns:
+            The fit, and residuals of shape ``(n, dim_x)``. Kernel width and
+            regularisation are those of the whole fit.
+        """
+        fitted, solution = self._solve(triples, seed)
+        return fitted, solution.left_out()
+
+    def _solve(self, triples: Triples, seed: int | None) -> tuple[KernelFit, _Solution]:
         rng = generator(0 if seed is None else seed, triples.delta.device)
         landmarks = _choose(triples.encoding, self.max_landmarks, rng)
         unit = median_distance(landmarks)
@@ -52,14 +72,15 @@ class Ridge:
         subset = triples.rows(few)
         kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
         kernel = max(kernels, key=lambda one: _maximise_evidence(one, subset).log_evidence)
-        _, common, deviation = _maximise_evidence(kernel, triples)
+        solution = _maximise_evidence(kernel, triples)
+        common, deviation = solution.coefficients()
         count = triples.codes.bincount(minlength=len(triples.encoding)).to(common)
         parts = zip(
             triples.encoding.split(kernel.chunk), count.split(kernel.chunk), strict=True
         )
         features = sum(kernel(encoding).T @ rows for encoding, rows in parts)
         average = common + torch.einsum("m,mqd->qd", features / count.sum(), deviation)
-        return KernelFit(kernel, common, deviation, average)
+        return KernelFit(kernel, common, deviation, average), solution
 
 
 @dataclass(frozen=True)
@@ -120,18 +141,97 @@ def _gaussian_gram(first: Tensor, second: Tensor, width: float) -> Tensor:
     return gram.mul_(missing[0] == missing[1])
 
 
-class _Solution(NamedTuple):
+@dataclass(frozen=True)
+class _Design:
+    """The regressors of each triple: features of its context times basis of its x.
+
+    A column of ones next to the kernel's features stands for the common part.
+    """
+
+    kernel: _Kernel
+    triples: Triples
+
+    @cached_property
+    def size(self) -> int:
+        """Number of columns."""
+        return (self.kernel.whitener.shape[1] + 1) * self.triples.basis.shape[1]
+
+    @cached_property
+    def _table(self) -> Tensor | None:
+        """The features of every distinct context, unless that takes too much memory."""
+        encoding = self.triples.encoding
+        return self._features(encoding) if len(encoding) <= self._chunk else None
+
+    @property
+    def _chunk(self) -> int:
+        return max(1, 2**20 // max(self.size, len(self.kernel.landmarks)))
+
+    def _features(self, encoding: Tensor) -> Tensor:
+        features = self.kernel(encoding)
+        return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+
+    def parts(self) -> tuple[Tensor, ...]:
+        """Cut the triples into parts whose rows of the design fit into the cache."""
+        rows = torch.arange(len(self.triples), device=self.triples.codes.device)
+        return rows.split(self._chunk)
+
+    def __call__(self, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Return some rows, shape ``(num_rows, size)``."""
+        codes = self.triples.codes[rows]
+        if self._table is None:
+            features = self._features(self.triples.encoding[codes])
+        else:
+            features = self._table[codes]
+        return torch.einsum("nm,nq->nmq", features, self.triples.basis[rows]).flatten(1)
+
+
+@dataclass(frozen=True)
+class _Solution:
     """The coefficients of largest evidence, under one kernel.
 
     Attributes:
         log_evidence: Log marginal likelihood.
-        common: Common coefficients, shape ``(num_basis, dim_x)``.
-        deviation: Deviations from them, shape ``(num_features, num_basis, dim_x)``.
+        design: The regressors.
+        spectrum: The design, decomposed.
+        shrinkage: Factor of each of its directions, shape ``(rank,)``.
+        shift: Mean departure, shape ``(dim_x,)``.
     """
 
     log_evidence: float
-    common: Tensor
-    deviation: Tensor
+    design: _Design
+    spectrum: _Spectrum
+    shrinkage: Tensor
+    shift: Tensor
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """Coefficients of the columns of the design, shape ``(size, dim_x)``."""
+        values, vectors, moment, _ = self.spectrum
+        return vectors @ ((vectors.T @ moment) * self.shrinkage[:, None])
+
+    def coefficients(self) -> tuple[Tensor, Tensor]:
+        """Return the common coefficients and the deviations of each feature."""
+        num_basis = self.design.triples.basis.shape[1]
+        *deviation, common = self.weights.reshape(-1, num_basis, len(self.shift))
+        common = common.clone()
+        common[0] += self.shift - self.spectrum.mean @ self.weights
+        return common, torch.stack(deviation)
+
+    def left_out(self) -> Tensor:
+        """Return the residual of each triple under the fit to all others.
+
+        Leaving a triple out of a linear fit multiplies its residual by ``1 / (1 - h)``,
+        with h its weight in its own prediction; ``(n, dim_x)``.
+        """
+        triples, mean = self.design.triples, self.spectrum.mean
+        residuals = []
+        for rows in self.design.parts():
+            matrix = self.design(rows) - mean
+            own = (matrix @ self.spectrum.vectors).square() @ self.shrinkage
+            free = (1 - 1 / len(triples) - own).clamp(min=1e-8)
+            left = triples.delta[rows] - self.shift - matrix @ self.weights
+            residuals.append(left / free[:, None])
+        return torch.cat(residuals)
 
 
 def _maximise_evidence(kernel: _Kernel, triples: Triples) -> _Solution:
@@ -141,29 +241,26 @@ def _maximise_evidence(kernel: _Kernel, triples: Triples) -> _Solution:
     so that a regime with most of the rows is not mistaken for the common part. Common
     slopes have the prior of the deviations: there may be more of them than rows.
     """
-    num_basis, dim_x = triples.basis.shape[1], triples.delta.shape[1]
+    dim_x = triples.delta.shape[1]
     shift = triples.delta.mean(dim=0)
     residual = triples.delta - shift
     total = residual.square().sum(dim=0)
-    values, vectors, moment, mean = _spectrum(kernel, triples, residual)
-    rotated = vectors.T @ moment
+    design = _Design(kernel, triples)
+    spectrum = _spectrum(design, residual)
+    values = spectrum.values
+    rotated = spectrum.vectors.T @ spectrum.moment
     # Ratio of noise to signal variance. One for all dimensions of x, each of which has its
     # own noise level: a few regimes are too few to estimate a ratio from one dimension.
     ratios = torch.logspace(-12, 6, 181).to(values) * values[-1].clamp(min=1e-200)
     inverse = 1.0 / (values[:, None] + ratios)
     explained = torch.einsum("sd,sr->rd", rotated.square(), inverse)
-    # Below this a residual is rounding error, not noise.
-    floor = total.clamp(min=1e-200) * 1e-14
+    floor = total.clamp(min=1e-200) * ROUNDING
     freedom = max(1, len(triples) - 1)
     noise = (total - explained).clamp(min=floor) / freedom
     complexity = torch.log1p(values[:, None] / ratios).sum(dim=0)
     log_evidence = -0.5 * (freedom * noise.log().sum(dim=1) + dim_x * complexity)
     best = int(log_evidence.argmax())
-    weights = vectors @ (rotated * inverse[:, best, None])
-    *deviation, common = weights.reshape(-1, num_basis, dim_x)
-    common = common.clone()
-    common[0] += shift - mean @ weights
-    return _Solution(log_evidence[best].item(), common, torch.stack(deviation))
+    return _Solution(log_evidence[best].item(), design, spectrum, inverse[:, best], shift)
 
 
 class _Spectrum(NamedTuple):
@@ -182,28 +279,15 @@ class _Spectrum(NamedTuple):
     mean: Tensor
 
 
-def _spectrum(kernel: _Kernel, triples: Triples, residual: Tensor) -> _Spectrum:
+def _spectrum(design: _Design, residual: Tensor) -> _Spectrum:
     """Decompose the design, with the common shift projected out of it.
 
-    A column of ones next to the kernel's features stands for the common part. The Gram
-    matrix is that of the rows or of the columns, whichever is smaller; that of the columns
-    is summed chunk by chunk, so that memory does not grow with the number of triples.
+    The Gram matrix is that of the rows or of the columns, whichever is smaller; that of
+    the columns is summed chunk by chunk, so that memory does not grow with the number of
+    triples.
     """
-    size = (kernel.whitener.shape[1] + 1) * triples.basis.shape[1]
-    chunk = max(1, 2**20 // max(size, len(kernel.landmarks)))
-    table = _with_one(kernel(triples.encoding)) if len(triples.encoding) <= chunk else None
-
-    def design(rows: Tensor) -> Tensor:
-        codes = triples.codes[rows]
-        if table is None:
-            features = _with_one(kernel(triples.encoding[codes]))
-        else:
-            features = table[codes]
-        return torch.einsum("nm,nq->nmq", features, triples.basis[rows]).flatten(1)
-
-    rows = torch.arange(len(triples), device=triples.codes.device)
-    if len(triples) < size:
-        matrix = design(rows)
+    if len(residual) < design.size:
+        matrix = design()
         mean = matrix.mean(dim=0)
         scale = matrix.square().sum()
         matrix = matrix - mean
@@ -211,15 +295,15 @@ def _spectrum(kernel: _Kernel, triples: Triples, residual: Tensor) -> _Spectrum:
         values, row_vectors = _without_rounding(values, row_vectors, scale)
         vectors = matrix.T @ (row_vectors / values.sqrt())
         return _Spectrum(values, vectors, matrix.T @ residual, mean)
-    gram = residual.new_zeros(size, size)
-    mean = residual.new_zeros(size)
-    moment = residual.new_zeros(size, residual.shape[1])
-    for part in rows.split(chunk):
-        matrix = design(part)
+    gram = residual.new_zeros(design.size, design.size)
+    mean = residual.new_zeros(design.size)
+    moment = residual.new_zeros(design.size, residual.shape[1])
+    for rows in design.parts():
+        matrix = design(rows)
         gram += matrix.T @ matrix
-        mean += matrix.sum(dim=0) / len(rows)
-        moment += matrix.T @ residual[part]
-    values, vectors = torch.linalg.eigh(gram - len(rows) * torch.outer(mean, mean))
+        mean += matrix.sum(dim=0) / len(residual)
+        moment += matrix.T @ residual[rows]
+    values, vectors = torch.linalg.eigh(gram - len(residual) * torch.outer(mean, mean))
     values, vectors = _without_rounding(values, vectors, gram.trace())
     return _Spectrum(values, vectors, moment, mean)
 
@@ -232,10 +316,6 @@ def _without_rounding(
     keep = values > least
     keep[-1] = True
     return values[keep].clamp(min=least), vectors[:, keep]
-
-
-def _with_one(features: Tensor) -> Tensor:
-    return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
 
 
 def _choose(values: Tensor, count: int, rng: torch.Generator | None) -> Tensor:

@@ -14,10 +14,10 @@ from ma_sbi.diagnostics.out_of_distribution import (
     out_of_distribution,
 )
 from ma_sbi.diagnostics.predictive_check import PredictiveCheck, predictive_check
-from ma_sbi.diagnostics.reading import ContextReading, encoder_for, read_context
 from ma_sbi.diagnostics.three_way import GapByPart, ThreeWay, three_way
 from ma_sbi.diagnostics.thresholds import THRESHOLDS, Thresholds
 from ma_sbi.diagnostics.weak_context import WeakContext, weak_context
+from ma_sbi.reading import ContextReading, encoder_for, read_context
 
 __all__ = [
     "THRESHOLDS",

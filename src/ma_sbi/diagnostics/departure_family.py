@@ -25,10 +25,10 @@ from ma_sbi.correctors.inference import Point
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
-from ma_sbi.diagnostics.reading import read_context
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive, generator
+from ma_sbi.reading import read_context
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_pairs
 

@@ -28,10 +28,10 @@ from tqdm.auto import tqdm
 from ma_sbi.context import as_codes
 from ma_sbi.diagnostics.columns import as_columns, normal_scores, whitened
 from ma_sbi.diagnostics.diagnostic import Diagnostic
-from ma_sbi.diagnostics.reading import ContextReading, read_context
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
+from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.validation import as_count
 
 if TYPE_CHECKING:

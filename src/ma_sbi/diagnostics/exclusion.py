@@ -18,10 +18,10 @@ from ma_sbi.context import as_codes
 from ma_sbi.diagnostics.columns import as_rows, departures
 from ma_sbi.diagnostics.dependence import Dependence, dependence_test
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic
-from ma_sbi.diagnostics.reading import ContextReading, read_context
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
+from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.validation import as_pairs
 
 if TYPE_CHECKING:

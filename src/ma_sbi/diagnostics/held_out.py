@@ -17,9 +17,9 @@ from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import FittableCorrector, encode
 from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.correctors.shift import ShiftCorrector
-from ma_sbi.diagnostics.reading import read_context
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive, generator
+from ma_sbi.reading import read_context
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_count, as_pairs
 

@@ -44,10 +44,10 @@ from ma_sbi.diagnostics.estimators import (
     plug_in,
     ross,
 )
-from ma_sbi.diagnostics.reading import merge_rare, read_context
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
+from ma_sbi.reading import merge_rare, read_context
 from ma_sbi.validation import as_count
 
 if TYPE_CHECKING:

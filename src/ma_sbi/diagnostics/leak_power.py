@@ -10,8 +10,8 @@ from scipy import stats
 
 from ma_sbi.diagnostics.dependence import MOST_CONTEXT_FEATURES, NUM_COSINES
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic
-from ma_sbi.diagnostics.reading import ContextReading
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.reading import ContextReading
 
 if TYPE_CHECKING:
     from ma_sbi.diagnostics.subject import Subject

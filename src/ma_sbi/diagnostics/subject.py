@@ -21,9 +21,9 @@ from ma_sbi.correctors.shift import ShiftCorrector
 from ma_sbi.diagnostics.departure_family import MANY_COLUMNS, MANY_CONTEXTS
 from ma_sbi.diagnostics.diagnostic import CannotRun, Skipped
 from ma_sbi.diagnostics.held_out import HeldOut, hold_out
-from ma_sbi.diagnostics.reading import ContextReading, read_context
 from ma_sbi.protocols import Encoder, has_density
 from ma_sbi.randomness import derive, generator
+from ma_sbi.reading import ContextReading, read_context
 
 __all__ = ["Budget", "Subject"]
 

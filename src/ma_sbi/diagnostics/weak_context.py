@@ -16,8 +16,8 @@ from torch import Tensor
 from ma_sbi.correctors.composed import FittableCorrector
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
-from ma_sbi.diagnostics.reading import ContextReading, read_context
 from ma_sbi.protocols import Context
+from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.theory.estimation import (
     break_even_information,
     estimation_error,

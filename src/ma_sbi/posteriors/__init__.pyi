@@ -1,6 +1,7 @@
 # Public names, loaded when first used: training needs no sbi, and sbi takes seconds.
 from .amortized import Amortized
 from .callables import from_callable
+from .density import SimulationDensity, fit_density, load_density
 from .diffusion import DiffusionPosterior, fit_ddpm, load_ddpm, noise_schedule
 from .flow import FlowPosterior, fit_flow, load_flow
 from .loading import load_posterior
@@ -13,12 +14,15 @@ __all__ = [
     "DiffusionPosterior",
     "FlowPosterior",
     "LeakyPosterior",
+    "SimulationDensity",
     "fit_ddpm",
+    "fit_density",
     "fit_flow",
     "from_callable",
     "from_sbi",
     "from_zuko",
     "load_ddpm",
+    "load_density",
     "load_flow",
     "load_posterior",
     "noise_schedule",

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.distributions import Distribution
 
-from ma_sbi.posteriors import diffusion, flow
+from ma_sbi.posteriors import density, diffusion, flow
 from ma_sbi.saving import kind_of
 
 __all__ = ["load_posterior"]
@@ -35,4 +35,8 @@ def load_posterior(
         return flow.load_flow(path, prior, device=device)
     if kind == diffusion.KIND:
         return diffusion.load_ddpm(path, prior, device=device)
+    if kind == density.KIND:
+        raise ValueError(
+            f"{path} holds a density of simulations, not a posterior; load_density reads it"
+        )
     raise ValueError(f"{path} holds {kind!r}, expected a flow or a diffusion model")

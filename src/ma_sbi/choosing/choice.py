@@ -1,0 +1,118 @@
+"""From held-out scores to the weights of proposals.
+
+Proposals that say how x_obs comes from x_sim are first stacked among each other, by how
+they predict x_sim: that tells them apart with fewest rows. Then their mixture, "nothing
+departs" and the others are stacked by what the posterior makes of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ma_sbi.choosing.held_out import HeldOut, Scores
+from ma_sbi.choosing.stacking import drop_idle
+
+__all__ = ["Choice", "choose"]
+
+# Rows of a kind (context seen, or not) without which weights are those of all rows.
+FEWEST_SCORED = 5
+# Nats over all rows that a proposal must add to be kept. Where x weighs candidates, it
+# costs little to keep one.
+DROPPED = 1.0
+DROPPED_BY_EVIDENCE = 0.1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Weights of the proposals.
+
+    Attributes:
+        seen: Under contexts of the calibration set, shape ``(num_proposals,)``.
+        unseen: Under others.
+        use_evidence: Whether the evidence of x weighs candidates.
+        gain: What evidence adds to the held-out log score of a row, and its standard
+            error; None if that cannot be told.
+    """
+
+    seen: Tensor
+    unseen: Tensor
+    use_evidence: bool
+    gain: tuple[float, float] | None
+
+
+def choose(
+    held_out: HeldOut, forward: Tensor, num_rows: int, *, evidence: bool, doubted: bool
+) -> Choice:
+    """Weigh proposals.
+
+    Args:
+        held_out: Scores by x_sim and by the posterior, or the same scores twice.
+        forward: Which proposals say how x_obs comes from x_sim; the first is "nothing
+            departs".
+        num_rows: Calibration rows.
+        evidence: Whether there is a density of the simulations.
+        doubted: Whether its assumptions seem to be violated: then it must improve scores,
+            and not merely leave them as they are.
+    """
+    first, last = held_out.scores[0], held_out.scores[-1]
+    first = first.draw(int(first.plain.mean(dim=1).amax(dim=0).argmax()))
+    kinds = [
+        which if which.sum() >= FEWEST_SCORED else torch.ones_like(which)
+        for which in (held_out.seen, ~held_out.seen)
+    ]
+    plain = [_stack_forward(first.at(rows).of(forward), num_rows, False) for rows in kinds]
+    weighed, gain, use = plain, None, False
+    if evidence:
+        weighed = [
+            _stack_forward(first.at(rows).of(forward), num_rows, True) for rows in kinds
+        ]
+        gain = _gain(last.of(forward), held_out.seen, plain, weighed)
+        use = gain[0] > (0.0 if doubted else -2 * gain[1])
+    chosen = [
+        _stack_all(last.at(rows), forward, weight, use)
+        for rows, weight in zip(kinds, weighed if use else plain, strict=True)
+    ]
+    return Choice(chosen[0], chosen[1], use, gain)
+
+
+def _stack_forward(scores: Scores, num_rows: int, evidence: bool) -> Tensor:
+    """Weigh the forward proposals among each other."""
+    if not evidence:
+        return drop_idle(scores.plain, DROPPED)
+    weight = drop_idle(scores.by_evidence, DROPPED_BY_EVIDENCE)
+    # What so few rows cannot rule out is left to the two simplest, so that x can overrule
+    # the context.
+    least = torch.zeros_like(weight)
+    least[:2] = 1 / (len(least[:2]) * (num_rows + 1))
+    weight = torch.maximum(weight, least)
+    return weight / weight.sum()
+
+
+def _gain(
+    scores: Scores, seen: Tensor, plain: list[Tensor], weighed: list[Tensor]
+) -> tuple[float, float]:
+    """Compare mixtures of forward proposals with and without evidence."""
+    gains = []
+    for rows, before, after in zip((seen, ~seen), plain, weighed, strict=True):
+        part = scores.at(rows)
+        difference = part.together(after, evidence=True) - part.together(
+            before, evidence=False
+        )
+        gains.append(difference.mean(dim=1))
+    gain = torch.cat(gains)
+    return gain.mean().item(), (gain.std() / len(gain) ** 0.5).item()
+
+
+def _stack_all(scores: Scores, forward: Tensor, weight: Tensor, evidence: bool) -> Tensor:
+    """Weigh "nothing departs", the mixture of forward proposals, and each other one."""
+    mixture = scores.of(forward).together(weight, evidence=evidence)
+    candidates = [scores.plain[0], mixture, *scores.plain[~forward]]
+    nothing, ahead, *others = drop_idle(torch.stack(candidates), DROPPED).tolist()
+    result = torch.zeros(len(forward), dtype=torch.float64)
+    result[forward] = ahead * weight
+    result[~forward] = torch.tensor(others, dtype=torch.float64)
+    result[0] += nothing
+    return result

@@ -1,0 +1,136 @@
+"""The chosen corrector: all that calibration could not rule out, with weights."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ma_sbi.choosing.why import Why
+from ma_sbi.context import Entries, as_entries, distinct, is_missing, match
+from ma_sbi.correctors.bootstrap import UnseenContext
+from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.protocols import Context, Corrections
+from ma_sbi.validation import as_matrix
+
+__all__ = ["ChosenCorrector", "Part"]
+
+# Candidates of a smaller weight are left out.
+LEAST_WEIGHT = 1e-9
+
+
+@dataclass(frozen=True)
+class Part:
+    """A fitted proposal with its weights.
+
+    Attributes:
+        name: Its name.
+        corrector: The fitted corrector.
+        seen: Weight under a context of the calibration set.
+        unseen: Weight under any other.
+        is_forward: Whether evidence weighs its candidates.
+    """
+
+    name: str
+    corrector: BaseCorrector
+    seen: float
+    unseen: float
+    is_forward: bool = True
+
+
+class ChosenCorrector(BaseCorrector):
+    """What :func:`~ma_sbi.fit_corrector` returns: a mixture of fitted proposals.
+
+    Attributes:
+        parts: The proposals that have a weight.
+        log_density: Density of the simulations that weighs candidates; None without.
+        why: What was chosen, what was rejected, and why.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        known: Entries,
+        dim_x: int,
+        why: Why,
+        log_density: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.parts = tuple(parts)
+        self.known = known
+        self.dim_x = dim_x
+        self.why = why
+        self.log_density = log_density
+
+    def corrections(self, x: Any, context: Context) -> Corrections:
+        """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
+        x = as_matrix(x, "x", dim=self.dim_x)
+        entries = as_entries(context, num_rows=len(x))
+        seen = self._seen(entries)
+        each, forward = [], []
+        for part in self.parts:
+            share = torch.where(seen, part.seen, part.unseen).to(x)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UnseenContext)
+                found = part.corrector.corrections(x, entries)
+            each.append(found._replace(log_weight=found.log_weight + share.log()))
+            forward.append(torch.full((len(found.x),), part.is_forward, device=x.device))
+        whole = Corrections(*(torch.cat(fields) for fields in zip(*(one[:3] for one in each))))
+        if self.log_density is not None:
+            whole = self._weigh(whole, torch.cat(forward))
+        return _prune(whole)
+
+    def _seen(self, entries: Entries) -> Tensor:
+        """Tell which contexts are among those of the calibration set."""
+        uniques, codes = distinct(entries)
+        known = match(self.known, uniques) < len(self.known)
+        new = ~known & ~is_missing(uniques).reshape(len(uniques), -1).all(axis=1)
+        if new.any() and len(self.known) > 1:
+            warnings.warn(
+                f"{new.sum()} of {len(uniques)} contexts are not among those of the "
+                "calibration set; their weights are those that did best on contexts that "
+                "were left out",
+                UnseenContext,
+                stacklevel=4,
+            )
+        return torch.from_numpy(known[codes])
+
+    def _weigh(self, candidates: Corrections, forward: Tensor) -> Corrections:
+        """Weigh candidates by how well they explain the observation.
+
+        The share of all candidates that say how x_obs comes about stays as it is.
+        """
+        assert self.log_density is not None  # noqa: S101
+        x, prior, log_abs_det, _ = candidates
+        possible = forward[:, None] & (prior > -torch.inf)
+        if not possible.any():
+            return candidates
+        density = torch.full_like(prior, -torch.inf)
+        density[possible] = self.log_density(x[possible]).to(prior)
+        evidence = torch.where(possible, prior + density + log_abs_det, -torch.inf)
+        share = prior.masked_fill(~forward[:, None], -torch.inf).logsumexp(dim=0)
+        total = evidence.logsumexp(dim=0)
+        updated = torch.where(possible, evidence - total + share, prior)
+        # Where no candidate has a density, the context alone decides.
+        return candidates._replace(
+            log_weight=torch.where(total.isfinite(), updated, prior)
+        )
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{part.seen:.0%} {part.name}" for part in self.parts)
+        return f"ChosenCorrector({parts})"
+
+
+def _prune(candidates: Corrections) -> Corrections:
+    """Leave out candidates that have no weight for any observation."""
+    log_weight = candidates.log_weight.log_softmax(dim=0)
+    log_weight = log_weight.masked_fill(log_weight.exp() < LEAST_WEIGHT, -torch.inf)
+    kept = (log_weight > -torch.inf).any(dim=1)
+    return Corrections(
+        candidates.x[kept],
+        log_weight[kept].log_softmax(dim=0),
+        candidates.log_abs_det[kept],
+    )

@@ -1,0 +1,257 @@
+"""One call: from calibration data to a corrector that knows what it does not know."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ma_sbi.choosing.calibration import Calibration, read_calibration
+from ma_sbi.choosing.chosen import ChosenCorrector, Part
+from ma_sbi.choosing.choice import Choice, choose
+from ma_sbi.choosing.held_out import HeldOut, Maker, hold_out
+from ma_sbi.choosing.population import population_p_value
+from ma_sbi.choosing.proposals import NOTHING, PROPOSALS, NothingDeparts, Proposal
+from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
+from ma_sbi.choosing.why import Tried, Why
+from ma_sbi.context import distinct
+from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.protocols import Context, Encoder, has_density
+from ma_sbi.randomness import derive
+from ma_sbi.reading import read_context
+from ma_sbi.validation import as_matrix
+
+__all__ = ["fit_corrector"]
+
+# Fewer rows cannot tell a departure from chance.
+FEWEST_ROWS = 8
+# Below this p-value, simulations and calibration rows are of different populations.
+SMALLEST_P = 0.005
+
+
+def fit_corrector(
+    context: Context,
+    x_obs: Any,
+    x_sim: Any = None,
+    *,
+    simulations: Any = None,
+    density: Callable[[Tensor], Tensor] | None = None,
+    posterior: Any = None,
+    encoder: Encoder | None = None,
+    groups: Any = None,
+    seed: int | None = None,
+) -> ChosenCorrector:
+    r"""Learn how reality departs from the simulator; choose how by held-out rows.
+
+    .. math:: p(\theta \mid x, z) = \int q(\theta \mid x_s)\, p(x_s \mid x, z)\, dx_s,
+        \qquad p(x_s \mid x, z) \propto p_{sim}(x_s)\, p(x \mid x_s, z)
+
+    Several families of departures are fitted (``ma_sbi.choosing.PROPOSALS``), each with
+    the uncertainty that its data leave, and weighted so that together they predict rows
+    that were left out best. "Nothing departs" is one of them. A proposal that adds next to
+    nothing is dropped: where a departure is certain, one candidate is left.
+
+    Args:
+        context: One entry per observation.
+        x_obs: Observations, shape ``(n, dim_x)``.
+        x_sim: Simulations at the same inputs, row by row, shape ``(n, dim_x)``; or several
+            of each, ``(n, num_simulations, dim_x)``, which show the simulator's noise.
+        simulations: Any number of simulations from the prior, shape
+            ``(num_simulations, dim_x)``: instead of ``x_sim``, or to compare it with.
+        density: Log density of the simulations, such as :func:`~ma_sbi.fit_density`
+            gives. With it, x itself weighs the candidates (evidence), and a context that
+            is wrong can be overruled. It assumes that theta comes from the prior.
+        posterior: The posterior that will be corrected. With it, proposals are judged by
+            what they do to the posterior; without, by how they predict ``x_sim``.
+        encoder: Context to vectors; chosen from the kind of context if None.
+        groups: One label per row; rows that share one are left out together.
+        seed: Makes the choice repeatable.
+
+    Returns:
+        A fitted corrector; ``.why`` says what was chosen and rejected.
+
+    Raises:
+        ValueError: If the data do not match, or there is nothing to learn from.
+
+    Example:
+        >>> import torch
+        >>> from ma_sbi import fit_corrector
+        >>> x_sim = torch.randn(100, 2, generator=torch.Generator().manual_seed(0))
+        >>> notes = ["The sensor reads high.", "All is well."] * 50
+        >>> x_obs = x_sim + torch.tensor([[1.0, 0.0], [0.0, 0.0]]).repeat(50, 1)
+        >>> corrector = fit_corrector(notes, x_obs, x_sim, seed=0)
+        >>> corrector.correct([[1.0, 0.0]], "The sensor reads high.").round(decimals=3)
+        tensor([[0., 0.]])
+    """
+    data, gross = read_calibration(context, x_obs, x_sim, simulations, groups)
+    pool = None if simulations is None else as_matrix(simulations, "simulations").double()
+    reasons = [data.noise.sentence] if data.paired else ["there are no pairs"]
+    if len(gross):
+        reasons.append(
+            f"{len(gross)} rows lie far from all others and were left out (first: row "
+            f"{int(gross[0])})"
+        )
+    known = distinct(data.entries)[0]
+    if len(data) < FEWEST_ROWS or len(np.unique(data.groups)) < 2:
+        reasons.append(
+            f"{len(data)} rows are too few to learn a departure from (at least "
+            f"{FEWEST_ROWS}, in two groups): observations are left as they are"
+        )
+        return _nothing(data, known, reasons)
+    reading = read_context(data.entries, encoder=encoder)
+    if encoder is None:
+        encoder = None if reading.missing.all() else reading.suitable_encoder()
+    makers = {NOTHING: _leave} | {
+        name: _fitter(proposal, encoder)
+        for name, proposal in PROPOSALS.items()
+        if len(data) >= proposal.fewest_rows
+        and (data.paired or not proposal.needs_pairs)
+        and not (proposal.reads_context and (encoder is None or len(known) < 2))
+    }
+    targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
+    held_out = hold_out(
+        list(makers.values()), data, targets, density, derive(seed, "folds")
+    )
+    forward = torch.tensor(
+        [name == NOTHING or PROPOSALS[name].is_forward for name in makers]
+    )
+    elsewhere = density is not None and _is_elsewhere(data, density, pool, seed)
+    choice = choose(
+        held_out, forward, len(data), evidence=density is not None, doubted=elsewhere
+    )
+    reasons += _about_evidence(choice, elsewhere=elsewhere)
+    weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
+    parts = [
+        Part(name, make(data, seed), seen, unseen, bool(ahead))
+        for (name, make), (seen, unseen), ahead in zip(
+            makers.items(), weights, forward, strict=True
+        )
+        if max(seen, unseen) > 0
+    ]
+    why = Why(
+        _table(list(makers), held_out, choice),
+        "evidence" if choice.use_evidence else "mixture",
+        targets[-1].words,
+        len(data),
+        repr(encoder),
+        tuple(reasons),
+    )
+    return ChosenCorrector(
+        parts,
+        known,
+        data.x_obs.shape[1],
+        why,
+        density if choice.use_evidence else None,
+    )
+
+
+def _leave(data: Calibration, seed: int | None) -> BaseCorrector:
+    return NothingDeparts()
+
+
+def _fitter(proposal: Proposal, encoder: Any) -> Maker:
+    def fit(data: Calibration, seed: int | None) -> BaseCorrector:
+        corrector = proposal.corrector(encoder, data.noise.share)
+        x_sim = data.mean_x_sim
+        if not proposal.is_forward:
+            x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # one context is said once, not by every fit
+            return corrector.fit(data.entries, data.x_obs, x_sim, seed=seed)
+
+    return fit
+
+
+def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
+    tried = Tried(NOTHING, "observations are left as they are", None, None, 1.0, 1.0)
+    why = Why((tried,), "point", "nothing", len(data), "None", tuple(reasons))
+    return ChosenCorrector(
+        [Part(NOTHING, NothingDeparts(), 1.0, 1.0)], known, data.x_obs.shape[1], why
+    )
+
+
+def _targets(
+    data: Calibration,
+    posterior: Any,
+    density: Callable[[Tensor], Tensor] | None,
+    pool: Tensor | None,
+    seed: int | None,
+) -> list[Target]:
+    """Choose what tells forward proposals apart, and what judges all of them."""
+    if not data.paired:
+        return [Observations(density or _gaussian(pool))]
+    x_sim = data.mean_x_sim
+    simulated = SimulatedData(x_sim, data.noise.variance)
+    cheap = posterior is not None and not getattr(posterior, "expensive_density", False)
+    # Parameters behind noise that x_obs does not have would not be those of x_obs.
+    if cheap and has_density(posterior) and not data.noise.found:
+        return [simulated, Parameters(posterior, x_sim, seed)]
+    return [simulated]
+
+
+def _gaussian(pool: Tensor | None) -> Callable[[Tensor], Tensor]:
+    assert pool is not None  # noqa: S101 (there is a pool where there are no pairs)
+    covariance = torch.atleast_2d(pool.T.cov())
+    jitter = 1e-6 * covariance.diag().mean().clamp(min=1e-12)
+    covariance = covariance + jitter * torch.eye(len(covariance)).to(covariance)
+    law = torch.distributions.MultivariateNormal(pool.mean(dim=0), covariance)
+    return lambda x: law.log_prob(x.to(pool))
+
+
+def _is_elsewhere(
+    data: Calibration, density: Any, pool: Tensor | None, seed: int | None
+) -> bool:
+    """Tell whether theta seems to come from another population than the prior."""
+    reference = pool if pool is not None else _draw(density, seed)
+    if reference is None or not data.paired:
+        return False
+    p_value = population_p_value(data.x_sim[:, 0], reference, seed)
+    return p_value <= SMALLEST_P
+
+
+def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
+    said = []
+    if elsewhere:
+        said.append(
+            "the calibration simulations are unlike those of the density: theta seems to "
+            "come from another population than the prior, which evidence assumes"
+        )
+    if choice.gain is not None:
+        gain, error = choice.gain
+        said.append(
+            f"evidence of x changes the held-out score by {gain:+.2f} ± {error:.2f}: "
+            f"{'used' if choice.use_evidence else 'not used'}"
+        )
+    return said
+
+
+def _draw(density: Any, seed: int | None) -> Tensor | None:
+    if not hasattr(density, "sample"):
+        return None
+    drawn: Tensor = density.sample(1000, seed=derive(seed, "density"))
+    return drawn
+
+
+def _table(names: list[str], held_out: HeldOut, choice: Choice) -> tuple[Tried, ...]:
+    rows = held_out.seen if held_out.seen.any() else ~held_out.seen
+    scores = held_out.scores[-1].at(rows).plain.mean(dim=2)
+    gain = scores - scores[0]
+    error = gain.std(dim=1) / gain.shape[1] ** 0.5
+    words = {NOTHING: "observations are left as they are"} | {
+        name: proposal.words for name, proposal in PROPOSALS.items()
+    }
+    return tuple(
+        Tried(
+            name,
+            words[name],
+            gain[i].mean().item(),
+            error[i].item(),
+            choice.seen[i].item(),
+            choice.unseen[i].item(),
+        )
+        for i, name in enumerate(names)
+    )

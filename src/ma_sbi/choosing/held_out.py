@@ -1,0 +1,179 @@
+"""Fitting proposals without some rows, and scoring them on these."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ma_sbi.choosing.calibration import Calibration
+from ma_sbi.choosing.targets import Target, robust
+from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.randomness import derive
+
+__all__ = ["HeldOut", "Maker", "Scores", "hold_out"]
+
+NUM_FOLDS = 5
+# Rows that are scored: a choice among few does not need more.
+MOST_SCORED = 200
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Log scores of proposals by one target, on rows that they were not fitted to.
+
+    Attributes:
+        plain: Candidates weighted by the context alone, shape
+            ``(num_proposals, num_rows, draws)``.
+        by_evidence: Candidates weighed by the evidence of x, too; the same shape.
+        evidence: Log evidence of each proposal, shape ``(num_proposals, num_rows)``.
+    """
+
+    plain: Tensor
+    by_evidence: Tensor
+    evidence: Tensor
+
+    def of(self, which: Tensor) -> Scores:
+        """Select proposals."""
+        return Scores(self.plain[which], self.by_evidence[which], self.evidence[which])
+
+    def at(self, rows: Tensor) -> Scores:
+        """Select rows."""
+        return Scores(self.plain[:, rows], self.by_evidence[:, rows], self.evidence[:, rows])
+
+    def draw(self, number: int) -> Scores:
+        """Select one draw."""
+        one = slice(number, number + 1)
+        return replace(self, plain=self.plain[..., one], by_evidence=self.by_evidence[..., one])
+
+    def together(self, weight: Tensor, *, evidence: bool) -> Tensor:
+        """Score a mixture of all proposals, shape ``(num_rows, draws)``.
+
+        Args:
+            weight: Of each proposal.
+            evidence: Whether the evidence of x weighs all candidates together.
+        """
+        log_weight = weight.log()[:, None, None]
+        if not evidence:
+            return (log_weight + self.plain).logsumexp(dim=0)
+        weighed = log_weight + self.evidence[..., None]
+        return (weighed + self.by_evidence).logsumexp(dim=0) - weighed.logsumexp(dim=0)
+
+
+class HeldOut(NamedTuple):
+    """Scores by every target.
+
+    Attributes:
+        seen: Whether the context of a row was among those of the fit, ``(num_rows,)``.
+        scores: By each target.
+    """
+
+    seen: Tensor
+    scores: list[Scores]
+
+
+Maker = Callable[[Calibration, "int | None"], BaseCorrector]
+"""Fits a proposal to calibration rows."""
+
+
+def hold_out(
+    makers: Sequence[Maker],
+    data: Calibration,
+    targets: Sequence[Target],
+    log_density: Callable[[Tensor], Tensor] | None,
+    seed: int | None,
+) -> HeldOut:
+    """Score every proposal on rows, and on contexts, that it was not fitted to."""
+    seen, folds = [], []
+    for train, test in _folds(data, seed):
+        fold = data.take(train)
+        seen.append(torch.from_numpy(np.isin(data.codes[test], data.codes[train])))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scored = [(one, one.floor(torch.from_numpy(test))) for one in targets]
+            each = [
+                _score(make(fold, seed), data, test, scored, log_density) for make in makers
+            ]
+        # From proposals of targets to targets of proposals.
+        folds.append([_stacked(some) for some in zip(*each, strict=True)])
+    joined = [
+        Scores(*(torch.cat(parts, dim=1) for parts in zip(*map(_fields, some), strict=True)))
+        for some in zip(*folds, strict=True)
+    ]
+    return HeldOut(torch.cat(seen), joined)
+
+
+def _fields(scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
+    return scores.plain, scores.by_evidence, scores.evidence
+
+
+def _stacked(each: Sequence[Scores]) -> Scores:
+    return Scores(*map(torch.stack, zip(*map(_fields, each), strict=True)))
+
+
+def _score(
+    corrector: BaseCorrector,
+    data: Calibration,
+    test: np.ndarray,
+    targets: Sequence[tuple[Target, Tensor]],
+    log_density: Callable[[Tensor], Tensor] | None,
+) -> list[Scores]:
+    """Score one fitted proposal by every target, of which the floor is known."""
+    x, log_weight, log_abs_det, _ = corrector.corrections(
+        data.x_obs[test], data.entries.iloc[test]
+    )
+    x, log_weight = x.to(data.x_obs), log_weight.double().cpu()
+    weighed = log_weight
+    if log_density is not None:
+        density = log_density(x.flatten(0, 1)).unflatten(0, log_weight.shape)
+        weighed = log_weight + density.double().cpu() + log_abs_det.double().cpu()
+    evidence = weighed.logsumexp(dim=0)
+    rows = torch.from_numpy(test)
+    scored = []
+    for target, floor in targets:
+        each = target.score(rows, x)
+        plain = robust((each + log_weight).logsumexp(dim=1), floor)
+        by_evidence = robust((each + weighed).logsumexp(dim=1) - evidence, floor)
+        scored.append(Scores(plain.T, by_evidence.T, evidence))
+    return scored
+
+
+def _folds(
+    data: Calibration, seed: int | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Leave out groups of rows, then whole contexts."""
+    rng = np.random.default_rng(derive(seed, "folds"))
+    everything = np.arange(len(data))
+    by_group = _parts(data.groups, rng)
+    for part in by_group:
+        test = everything[part[data.groups]]
+        train = everything[~part[data.groups]]
+        if len(train) and len(test):
+            yield train, _some(test, MOST_SCORED // len(by_group), rng)
+    by_context = _parts(data.codes, rng)
+    if len(by_context) < 2:
+        return
+    for part in by_context:
+        test = everything[part[data.codes]]
+        train = everything[~np.isin(data.groups, data.groups[test]) & ~part[data.codes]]
+        if len(train) == 0:  # groups that have every context: leave out the rows alone
+            train = everything[~part[data.codes]]
+        if len(train) and len(test):
+            yield train, _some(test, MOST_SCORED // len(by_context), rng)
+
+
+def _parts(codes: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Divide codes into folds: for each, which codes are in it."""
+    count = int(codes.max()) + 1
+    order = rng.permutation(count)
+    num = min(NUM_FOLDS, count)
+    return [np.isin(np.arange(count), order[start::num]) for start in range(num)]
+
+
+def _some(rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))

@@ -1,0 +1,47 @@
+"""Whether calibration rows come from the population that the simulations were drawn from."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
+
+__all__ = ["population_p_value"]
+
+MOST_ROWS = 300
+NUM_PERMUTATIONS = 199
+
+
+def population_p_value(x: Tensor, simulations: Tensor, seed: int | None = None) -> float:
+    """Test whether two samples have the same distribution, by their energy distance.
+
+    Args:
+        x: Calibration simulations, shape ``(n, dim_x)``.
+        simulations: Simulations from the prior, shape ``(m, dim_x)``.
+        seed: Of the permutations.
+
+    Returns:
+        The p-value of a permutation test; at least 1/200.
+    """
+    rng = generator(0 if seed is None else derive(seed, "population"))
+    first, second = (
+        part[torch.randperm(len(part), generator=rng)[:MOST_ROWS].to(part.device)].cpu()
+        for part in (x, simulations.to(x))
+    )
+    both = torch.cat([first, second]) / column_scale(second)
+    distance = torch.cdist(both, both)
+    member = torch.zeros(len(both), dtype=distance.dtype)
+    member[: len(first)] = 1.0
+    shuffled = [
+        member[torch.randperm(len(both), generator=rng)] for _ in range(NUM_PERMUTATIONS)
+    ]
+    members = torch.stack([member, *shuffled])
+    others = 1 - members
+    n, m = len(first), len(second)
+    within_first = ((members @ distance) * members).sum(dim=1) / n**2
+    within_second = ((others @ distance) * others).sum(dim=1) / m**2
+    between = ((members @ distance) * others).sum(dim=1) / (n * m)
+    energy = 2 * between - within_first - within_second
+    return ((energy[1:] >= energy[0]).sum().item() + 1) / (NUM_PERMUTATIONS + 1)

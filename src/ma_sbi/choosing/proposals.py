@@ -1,0 +1,121 @@
+"""What a corrector may be chosen from: a registry of families of departures and fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from torch import Tensor
+from typing_extensions import Self
+
+from ma_sbi.correctors.bootstrap import ResidualPools
+from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector
+from ma_sbi.correctors.departures import Affine, Departure, Shift
+from ma_sbi.correctors.fitting import Fitting
+from ma_sbi.correctors.inference import Mixture
+from ma_sbi.correctors.located import RidgeWithResiduals
+from ma_sbi.protocols import Context, Corrections, Encoder
+from ma_sbi.validation import as_matrix
+
+__all__ = ["NOTHING", "PROPOSALS", "NothingDeparts", "Proposal"]
+
+# Candidates of one proposal for one observation.
+NUM_DRAWS = 128
+# Kernel widths by which contexts may share residuals.
+WIDTHS = (0.0, 0.3, 1.0, math.inf)
+NOTHING = "nothing departs"
+
+
+class NothingDeparts(BaseCorrector):
+    """Leaves every observation as it is."""
+
+    def corrections(self, x: Any, context: Context) -> Corrections:
+        """Return x itself, with weight one."""
+        return Corrections.certain(as_matrix(x, "x"))
+
+    def __repr__(self) -> str:
+        return "NothingDeparts()"
+
+
+class NoContext(BaseEstimator):
+    """Encodes every context alike."""
+
+    def fit(self, context: Context, y: Any = None) -> Self:
+        """Learn nothing."""
+        return self
+
+    def transform(self, context: Context) -> np.ndarray:
+        """Return a column of zeros."""
+        return np.zeros((len(context), 1))
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A family of departures with a fit, for :func:`~ma_sbi.fit_corrector` to try.
+
+    Attributes:
+        words: What it assumes, for people.
+        departure: The family.
+        fitting: Makes the fit, given the share of the residuals' variance that is noise,
+            shape ``(dim_x,)``.
+        reads_context: Whether it uses the context.
+        fewest_rows: Rows without which it is not tried.
+        needs_pairs: Whether it needs a simulation for each observation.
+    """
+
+    words: str
+    departure: Departure
+    fitting: Callable[[Tensor], Fitting]
+    reads_context: bool = True
+    fewest_rows: int = 8
+    needs_pairs: bool = False
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether it says how x_obs comes from x_sim, so that evidence weighs it.
+
+        A departure that depends on x is fitted backwards, as x_sim given x_obs: how
+        probable the simulation is has been counted already.
+        """
+        return self.departure.is_shift
+
+    def corrector(self, encoder: Encoder, noise: Tensor) -> ComposedCorrector:
+        """Make the corrector, not fitted yet."""
+        encoder = encoder if self.reads_context else NoContext()
+        return ComposedCorrector(encoder, self.departure, self.fitting(noise), Mixture())
+
+
+def _pools(width: Any) -> Callable[[Tensor], Fitting]:
+    return lambda noise: ResidualPools(NUM_DRAWS, width, WIDTHS, noise)
+
+
+def _regression(noise: Tensor) -> Fitting:
+    return RidgeWithResiduals(pools=ResidualPools(NUM_DRAWS, "auto", WIDTHS, noise))
+
+
+PROPOSALS: dict[str, Proposal] = {
+    "shift": Proposal(
+        "a shift, the same departures under every context",
+        Shift(),
+        _pools(math.inf),
+        reads_context=False,
+    ),
+    "shift by context": Proposal(
+        "a shift, the departures seen under the context", Shift(), _pools("auto")
+    ),
+    "shift by regression": Proposal(
+        "a shift that is regressed on the context", Shift(), _regression
+    ),
+    "affine by regression": Proposal(
+        "a departure that is linear in x, regressed on the context",
+        Affine(),
+        _regression,
+        fewest_rows=20,
+        needs_pairs=True,
+    ),
+}
+"""Every proposal by name, the simplest first. A new one joins by being put here."""

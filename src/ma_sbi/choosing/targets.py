@@ -1,0 +1,121 @@
+"""What held-out rows are scored by: parameters, simulations, or observations.
+
+A corrected observation is good if the posterior there is the one at x_sim. So the score of
+a candidate is the log density, under the posterior at the candidate, of parameters drawn
+from the posterior at x_sim: what the log score of the true parameters would be, which
+nobody knows. Without a posterior, or where x_sim has noise of its own, it is a density of
+x_sim around the candidate. Without pairs it is the simulations' density at the candidate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ma_sbi.protocols import MAX_ROWS
+from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
+
+__all__ = ["Observations", "Parameters", "SimulatedData", "Target", "robust"]
+
+# Parameters drawn for each row.
+NUM_DRAWS = 8
+# Simulations of other rows that a score is compared with.
+NUM_OTHERS = 50
+# Share of rows that no correction explains: what keeps a score from being decided by them.
+UNEXPLAINED = 0.01
+# Widths of the density of x_sim around a candidate, in standard deviations of x_sim.
+WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+
+
+class Target(ABC):
+    """Something known of calibration rows that a corrected observation should predict."""
+
+    words: str
+
+    @abstractmethod
+    def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        """Score candidates ``(K, num_rows, dim_x)``: shape ``(draws, K, num_rows)``."""
+
+    def floor(self, rows: Tensor) -> Tensor:
+        """Return the score of knowing nothing of a row, shape ``(draws, num_rows)``."""
+        return torch.full((1, len(rows)), -torch.inf, dtype=torch.float64)
+
+
+def robust(scores: Tensor, floor: Tensor) -> Tensor:
+    """Allow for rows that no correction explains."""
+    share = torch.tensor(UNEXPLAINED).to(scores)
+    return torch.logaddexp((1 - share).log() + scores, share.log() + floor)
+
+
+class Parameters(Target):
+    """Parameters drawn from the posterior at x_sim."""
+
+    words = "parameters drawn from the posterior at x_sim"
+
+    def __init__(self, posterior: Any, x_sim: Tensor, seed: int | None) -> None:
+        self.posterior = posterior
+        self.theta = posterior.sample(
+            NUM_DRAWS, x_sim.float(), seed=derive(seed, "parameters")
+        )
+        rng = generator(derive(seed, "others"))
+        few = torch.randperm(len(x_sim), generator=rng)[:NUM_OTHERS]
+        self.others = x_sim[few.to(x_sim.device)]
+
+    def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        num, batch, dim_x = candidates.shape
+        theta = self.theta[:, rows.to(self.theta.device)].repeat(1, num, 1)
+        x = candidates.reshape(-1, dim_x).float()
+        size = max(1, MAX_ROWS // len(theta))
+        parts = [
+            self.posterior.log_prob(theta[:, start : start + size], x[start : start + size])
+            for start in range(0, len(x), size)
+        ]
+        return torch.cat(parts, dim=1).unflatten(1, (num, batch)).double().cpu()
+
+    def floor(self, rows: Tensor) -> Tensor:
+        each = self.score(rows, self.others[:, None].expand(-1, len(rows), -1))
+        return each.logsumexp(dim=1) - torch.tensor(float(len(self.others))).log()
+
+
+class SimulatedData(Target):
+    """The paired simulation, with its own noise, at several resolutions."""
+
+    words = "x_sim"
+
+    def __init__(self, x_sim: Tensor, noise: Tensor) -> None:
+        self.x_sim = x_sim
+        scale = column_scale(x_sim)
+        widths = torch.tensor(WIDTHS).to(x_sim)[:, None]
+        self.variance = (widths * scale).square() + noise
+        self.spread = scale.square() + noise
+
+    def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        away = self.x_sim[rows] - candidates
+        return torch.stack([_log_normal(away, one) for one in self.variance]).cpu()
+
+    def floor(self, rows: Tensor) -> Tensor:
+        away = self.x_sim[rows] - self.x_sim.mean(dim=0)
+        return _log_normal(away, 4 * self.spread)[None].cpu()
+
+
+class Observations(Target):
+    """The observation itself: its density is that of the simulations at the candidate."""
+
+    words = "x_obs, by the density of the simulations"
+
+    def __init__(self, log_density: Callable[[Tensor], Tensor]) -> None:
+        self.log_density = log_density
+
+    def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        log_density = self.log_density(candidates.flatten(0, 1))
+        return log_density.unflatten(0, candidates.shape[:2]).double()[None].cpu()
+
+
+def _log_normal(deviation: Tensor, variance: Tensor) -> Tensor:
+    scaled = deviation.square() / variance + (2 * torch.pi * variance).log()
+    return -0.5 * scaled.sum(dim=-1)

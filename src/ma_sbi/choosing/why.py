@@ -1,0 +1,67 @@
+"""What was chosen, what was rejected, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+__all__ = ["Tried", "Why"]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A proposal that was tried.
+
+    Attributes:
+        name: Its name.
+        words: What it assumes.
+        score: Held-out log score per row, minus that of no correction; None without one.
+        error: Its standard error.
+        weight: Its weight under contexts of the calibration set.
+        weight_unseen: Its weight under other contexts.
+    """
+
+    name: str
+    words: str
+    score: float | None
+    error: float | None
+    weight: float
+    weight_unseen: float
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a corrector is what it is.
+
+    Attributes:
+        tried: Every proposal that was tried.
+        inference: ``"point"``, ``"mixture"`` or ``"evidence"``.
+        scored_by: What held-out rows were scored by.
+        num_rows: Calibration rows.
+        encoder: The encoder, as Python prints it.
+        reasons: Sentences: what was found in the data, and what followed.
+    """
+
+    tried: tuple[Tried, ...]
+    inference: str
+    scored_by: str
+    num_rows: int
+    encoder: str
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """Write it as JSON."""
+        return json.dumps(asdict(self), indent=2)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.inference} over {self.num_rows} calibration rows, "
+            f"encoder {self.encoder}, scored by {self.scored_by}",
+            f"{'':24}{'score':>16}{'weight':>9}{'new context':>13}",
+        ]
+        for one in self.tried:
+            score = "" if one.score is None else f"{one.score:+.2f} ± {one.error:.2f}"
+            lines.append(
+                f"{one.name:24}{score:>16}{one.weight:>9.0%}{one.weight_unseen:>13.0%}"
+            )
+        return "\n".join([*lines, *(f"- {reason}" for reason in self.reasons)])

@@ -1,0 +1,328 @@
+"""The density of the simulations, with their parameters integrated out."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import zuko
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from ma_sbi.posteriors.columns import Columns, cells
+from ma_sbi.posteriors.heavy_tailed import HeavyTailed
+from ma_sbi.posteriors.unconstrained import default_device
+from ma_sbi.randomness import derive, generator, seeded
+from ma_sbi.saving import read, write
+from ma_sbi.validation import as_count, as_matrix, check_positive, double_device
+
+__all__ = ["SimulationDensity", "fit_density", "load_density"]
+
+KIND = "density"
+FLOWS = {"nsf": zuko.flows.NSF, "maf": zuko.flows.MAF}
+NUM_TRANSFORMS = {"nsf": 3, "maf": 5}
+LEAST_SIMULATIONS = 100
+LEAST_HIDDEN = 64
+HEAVY_SHARE = 1e-3
+"""Weight of the heavy-tailed part: it costs 0.001 nats where simulations lie."""
+SLACK = 2.0
+"""The flow counts up to this many times the distance of the farthest simulation."""
+BLOCK_ENTRIES = 40_000
+"""Entries of x that are evaluated together, to bound memory."""
+
+
+def fit_density(
+    x: Any,
+    *,
+    flow: Literal["nsf", "maf"] = "nsf",
+    num_transforms: int | None = None,
+    hidden: Sequence[int] | None = None,
+    learning_rate: float = 2e-3,
+    batch_size: int = 256,
+    patience: int = 20,
+    max_epochs: int = 200,
+    validation_fraction: float = 0.1,
+    seed: int | None = None,
+    device: torch.device | str | None = None,
+    show_progress: bool = False,
+) -> SimulationDensity:
+    """Learn the density of simulations with a flow.
+
+    Args:
+        x: Simulations at parameters from the prior, shape ``(n, dim_x)``; at least 100.
+        flow: ``"nsf"``, a neural spline flow, or ``"maf"``, a masked autoregressive flow
+            that is ten times as fast to evaluate and less flexible.
+        num_transforms: Number of transforms; 3 for nsf, 5 for maf if None.
+        hidden: Widths of the hidden layers of each transform; two layers of ``2 dim_x``,
+            but at least 64, if None. Less than ``dim_x`` leaves dependences out.
+        learning_rate: Step size of Adam.
+        batch_size: Simulations per step.
+        patience: Epochs without improvement on held-out simulations before it stops.
+        max_epochs: Most epochs.
+        validation_fraction: Share of simulations held out.
+        seed: Makes training repeatable.
+        device: Where to train and evaluate; torch's default device if None.
+        show_progress: Whether to show a progress bar.
+
+    Returns:
+        The density with the weights that did best on held-out simulations.
+
+    Raises:
+        ValueError: If x is not a finite matrix of at least 100 rows that differ.
+    """
+    if flow not in FLOWS:
+        raise ValueError(f"flow must be one of {sorted(FLOWS)}, got {flow!r}")
+    for count, name in (
+        (batch_size, "batch_size"),
+        (patience, "patience"),
+        (max_epochs, "max_epochs"),
+    ):
+        as_count(count, name)
+    check_positive(learning_rate, "learning_rate")
+    if not 0 < validation_fraction < 1:
+        raise ValueError(
+            f"validation_fraction must lie between 0 and 1, got {validation_fraction!r}"
+        )
+    device = default_device(device)
+    lower, upper, columns = _check_simulations(x, double_device(device))
+    dim = lower.shape[1]
+    if num_transforms is None:
+        num_transforms = NUM_TRANSFORMS[flow]
+    if hidden is None:
+        hidden = 2 * (max(LEAST_HIDDEN, 2 * dim),)
+    settings = {
+        "flow": flow,
+        "num_transforms": as_count(num_transforms, "num_transforms"),
+        "hidden": [as_count(width, "hidden") for width in hidden],
+    }
+    with torch.enable_grad(), seeded(seed, device):
+        heavy = HeavyTailed.around(_spread(lower, upper))
+        lower, upper = (ends.to(device, torch.float32) for ends in (lower, upper))
+        order = torch.randperm(len(lower), device=device)
+        held, kept = order.tensor_split([math.ceil(validation_fraction * len(lower))])
+        held_out = _spread(lower[held], upper[held])
+        network = _build(settings, dim).to(device)
+        optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate)
+        best, best_epoch, state = math.inf, 0, network.state_dict()
+        for epoch in tqdm(range(max_epochs), "Density", disable=not show_progress):
+            # Spread anew in every epoch, so that no draw of it is learned.
+            _train_epoch(network, _spread(lower[kept], upper[kept]), optimiser, batch_size)
+            loss = -_log_prob(network, held_out).mean().item()
+            if loss < best:
+                best, best_epoch, state = loss, epoch, copy.deepcopy(network.state_dict())
+            if epoch - best_epoch >= patience:
+                break
+        else:
+            warnings.warn(
+                f"training stopped at max_epochs={max_epochs}, before the held-out loss "
+                f"had gone {patience} epochs without improving; it may not have converged",
+                stacklevel=2,
+            )
+    network.load_state_dict(state)
+    network.eval().requires_grad_(requires_grad=False)
+    density = SimulationDensity(network, columns, heavy, settings=settings)
+    held_out = columns.invert(held_out.to(columns.mean))
+    density.held_out_loss = -density.log_prob(held_out).mean().item()
+    return density
+
+
+def load_density(
+    path: str | Path, *, device: torch.device | str | None = None
+) -> SimulationDensity:
+    """Load a density that ``SimulationDensity.save`` wrote.
+
+    Args:
+        path: The file.
+        device: Where to evaluate; torch's default device if None.
+
+    Raises:
+        ValueError: If the file holds something else.
+    """
+    settings, groups = read(path, KIND)
+    device = default_device(device)
+    precise = double_device(device)
+    columns = Columns(
+        **{name: part.to(precise) for name, part in groups["columns"].items()}
+    )
+    heavy = HeavyTailed(
+        **{name: part.to(precise) for name, part in groups["heavy"].items()}
+    )
+    with seeded(0):  # draws weights, which are overwritten
+        network = _build(settings, len(heavy["center"]))
+    network.load_state_dict(groups["flow"])
+    network.to(device).eval().requires_grad_(requires_grad=False)
+    held_out_loss = settings.pop("held_out_loss")
+    return SimulationDensity(
+        network,
+        Columns(**columns),
+        HeavyTailed(**heavy),
+        settings=settings,
+        held_out_loss=held_out_loss,
+    )
+
+
+class SimulationDensity:
+    r"""The density of simulations; made by :func:`fit_density`.
+
+    .. math:: q(x) = (1 - \epsilon)\, q_{flow}(x) + \epsilon\, q_{heavy}(x)
+
+    Far from all simulations a flow is arbitrary. A heavy-tailed density of the mean and
+    covariance of the simulations, with a weight of 0.001, decides there: the log
+    density is finite for every finite x, and the nearer x is to the simulations, the
+    higher. Beyond twice the distance of the farthest simulation it is alone.
+
+    Values that simulations share (counts, zeros) have no density. Each was spread
+    uniformly over its cell, half way to the next values of its column: what is learned is
+    the density of the spread simulations, the probability of a value divided by the width
+    of its cell. It is evaluated at x as it is, also between those values.
+
+    A column in which all simulations are equal takes no part: its equality is an event of
+    probability one, and an x that differs from it by ``d`` loses
+    ``log(1 + (d / s) ** 2)`` nats, where ``s`` is a hundredth of the constant, or 0.01
+    if that is zero.
+
+    Attributes:
+        dim_x: Number of columns.
+        device: Where it is evaluated.
+        held_out_loss: Mean of ``-log q(x)`` over held-out simulations, in nats. They
+            decided when training stopped, so it is slightly too low.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        columns: Columns,
+        heavy: HeavyTailed,
+        *,
+        settings: dict[str, Any],
+        held_out_loss: float = math.nan,
+    ) -> None:
+        self.network = network
+        self.columns = columns
+        self.heavy = heavy
+        self.settings = settings
+        self.held_out_loss = held_out_loss
+        self.dim_x = len(columns.mean)
+        self.device = next(network.parameters()).device
+
+    def log_prob(self, x: Any) -> Tensor:
+        """Evaluate the log density of x ``(n, dim_x)``, in blocks that bound memory.
+
+        Returns:
+            Shape ``(n,)``, with the type and on the device of x; finite for finite x.
+
+        Raises:
+            ValueError: If x is not a finite matrix of that width.
+        """
+        given = x if isinstance(x, Tensor) and x.is_floating_point() else None
+        dtype = torch.float64 if given is None else given.dtype
+        x = as_matrix(x, "x", dim=self.dim_x, dtype=dtype)
+        blocks = [
+            self._log_prob(rows.to(self.columns.mean))
+            for rows in x.split(_block_rows(self.dim_x))
+        ]
+        log_prob = torch.cat(blocks)
+        return log_prob.float() if given is None else log_prob.to(given)
+
+    def __call__(self, x: Any) -> Tensor:
+        """Evaluate the log density; the same as ``log_prob``."""
+        return self.log_prob(x)
+
+    def sample(self, num_samples: int, *, seed: int | None = None) -> Tensor:
+        """Draw, shape ``(num_samples, dim_x)``; shared values come spread."""
+        num_samples = as_count(num_samples, "num_samples")
+        precise = self.columns.mean.device
+        rows = torch.arange(num_samples).split(_block_rows(self.dim_x))
+        with torch.no_grad(), seeded(derive(seed, "flow"), self.device):
+            flow = torch.cat([self.network().sample((len(block),)) for block in rows])
+        draws = flow.to(precise, torch.float64)
+        rng = generator(derive(seed, "heavy"), precise)
+        far = torch.rand(num_samples, generator=rng, device=precise) < HEAVY_SHARE
+        draws[far] = self.heavy.sample(num_samples, rng)[far]
+        return self.columns.invert(draws).to(self.device, torch.float32)
+
+    def save(self, path: str | Path) -> None:
+        """Write the density to a file; :func:`load_density` reads it back."""
+        write(
+            path,
+            KIND,
+            self.settings | {"held_out_loss": self.held_out_loss},
+            columns=vars(self.columns),
+            heavy=vars(self.heavy),
+            flow=self.network.state_dict(),
+        )
+
+    def _log_prob(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            standardised = self.columns.standardise(x)
+            flow = self.network().log_prob(standardised.to(self.device, torch.float32))
+            flow = flow.to(x).nan_to_num(nan=-torch.inf)
+            far = self.heavy.distance(standardised) > SLACK * self.heavy.radius
+            log_prob = torch.logaddexp(
+                flow.masked_fill(far, -torch.inf) + math.log1p(-HEAVY_SHARE),
+                self.heavy.log_prob(standardised) + math.log(HEAVY_SHARE),
+            )
+            return log_prob + self.columns.log_abs_det - self.columns.penalty(x)
+
+    def __repr__(self) -> str:
+        return (
+            f"SimulationDensity({self.settings['flow']}, dim_x={self.dim_x}, "
+            f"held_out_loss={self.held_out_loss:.3f} nats)"
+        )
+
+
+def _check_simulations(
+    x: Any, device: torch.device | None
+) -> tuple[Tensor, Tensor, Columns]:
+    """Return the ends of the standardised cells of simulations, and their columns."""
+    single = isinstance(x, Tensor) and x.dtype == torch.float32
+    x = as_matrix(x, "x", dtype=torch.float64, device=device, column=True)
+    if len(x) < LEAST_SIMULATIONS:
+        raise ValueError(
+            f"a density needs at least {LEAST_SIMULATIONS} simulations, got {len(x)}"
+        )
+    rounding = 16 * torch.finfo(torch.float32 if single else torch.float64).eps
+    lower, upper = cells(x)
+    columns = Columns.of(lower, upper, rounding=rounding)
+    if not columns.varies.any():
+        raise ValueError(f"x must vary to have a density: all {len(x)} rows are equal")
+    return columns.standardise(lower), columns.standardise(upper), columns
+
+
+def _build(settings: dict[str, Any], dim: int) -> nn.Module:
+    return FLOWS[settings["flow"]](
+        dim,
+        transforms=settings["num_transforms"],
+        hidden_features=tuple(settings["hidden"]),
+    )
+
+
+def _spread(lower: Tensor, upper: Tensor) -> Tensor:
+    """Draw uniformly from each cell."""
+    return torch.lerp(lower, upper, torch.rand_like(lower))
+
+
+def _train_epoch(
+    network: nn.Module, x: Tensor, optimiser: torch.optim.Optimizer, batch_size: int
+) -> None:
+    for rows in torch.randperm(len(x), device=x.device).split(batch_size):
+        loss = -network().log_prob(x[rows]).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+        optimiser.step()
+
+
+def _log_prob(network: nn.Module, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        blocks = x.split(_block_rows(x.shape[1]))
+        return torch.cat([network().log_prob(rows) for rows in blocks])
+
+
+def _block_rows(dim: int) -> int:
+    return max(1, BLOCK_ENTRIES // dim)
