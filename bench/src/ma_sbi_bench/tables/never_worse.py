@@ -168,7 +168,7 @@ def nnpe_of(cell: Cell) -> Backbone:
 
 def density_of(cell: Cell) -> Backbone:
     """Name the density of the simulations that the posterior of a cell was trained on."""
-    options = {"most_simulations": MOST_SIMULATIONS}
+    options = {"most_simulations": MOST_SIMULATIONS} | cell.settings["training"]
     return replace(backbone_of(cell), kind="density", options=options)
 
 
