@@ -124,7 +124,9 @@ def test_too_few_triples_are_named_where_the_context_may_help():
     assert not any("900" in reason for reason in decide(never).reasons)
 
 
-UNPAIRED = Facts(leak="untested", leak_detail="no x_sim", observations_move=True)
+UNPAIRED = Facts(
+    leak="untested", leak_detail="no x_sim", observations_move=True, paired=False
+)
 
 
 def test_without_pairs_the_most_is_care():
@@ -201,7 +203,7 @@ def test_the_advice_fits_the_verdict_and_its_code_runs(case):
     given = {"posterior": exact(), "context": world.context, "x_obs": world.x_obs}
     given["x_sim" if facts.paired else "x_pool"] = world.x_sim
     if facts.encoder == "encoder":
-        given["encoder"] = ma_sbi.CategoryEncoder()
+        given["encoder"] = ma_sbi.CategoryEncoder(unseen="zero")
     if "groups=groups" in facts.options:
         given["groups"] = [f"group {row // 2}" for row in range(40)]
     if facts.own_corrector:

@@ -215,10 +215,10 @@ def _choose_encoder(subject: Subject) -> Subject:
             )
     known = KnownTexts.of(pd.concat(texts)) if texts and by_meaning else None
     encoder = reading.suitable_encoder(known)
-    code = "" if known is None else repr(known)
+    code = "" if known is None else "SentenceEncoder()"
     if known is not None and isinstance(subject.entries, pd.DataFrame):
         # The user has the context as it was given, constant columns included.
-        code = f"read_context(context).suitable_encoder({known!r})"
+        code = f"read_context(context).suitable_encoder({code})"
     return replace(subject, entries=reading.entries, encoder=encoder, encoder_code=code)
 
 
@@ -274,7 +274,3 @@ class KnownTexts(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-    def __repr__(self) -> str:  # type: ignore[override]
-        """Name what it stands for, not every text."""
-        return "SentenceEncoder()"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ma_sbi.choosing import Why, fit_corrector
@@ -37,7 +38,7 @@ def _largest_first(weights: dict[str, float]) -> str:
 
 def _run(subject: Subject) -> Why:
     rows = subject.affine_subject
-    return fit_corrector(
+    why = fit_corrector(
         rows.entries,
         rows.x_obs,
         rows.x_sim,
@@ -46,6 +47,9 @@ def _run(subject: Subject) -> Why:
         groups=rows.groups,
         seed=rows.seed,
     ).why
+    # An encoder that was chosen here holds every text: print what makes it instead.
+    code = subject.encoder_code
+    return why if code in ("", "encoder") else replace(why, encoder=code)
 
 
 DIAGNOSTIC = Diagnostic(
