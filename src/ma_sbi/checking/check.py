@@ -115,13 +115,13 @@ def check(
 
 
 def _unwrap(posterior: Any, corrector: Any) -> tuple[Any, Any, tuple[str, ...]]:
-    """Take what was given apart; and return the lines of code that do so."""
+    """Take what was given apart, and return the lines of code that do so."""
     if isinstance(posterior, CorrectedPosterior):
-        lines = ("posterior = posterior.posterior",)
+        lines = ["posterior = posterior.posterior"]
         if corrector is None:
             corrector = posterior.corrector
-            lines = ("corrector = posterior.corrector", *lines)
-        return posterior.posterior, corrector, lines
+            lines.insert(0, "corrector = posterior.corrector")
+        return posterior.posterior, corrector, tuple(lines)
     if hasattr(posterior, "sample_batched"):
         from ma_sbi.posteriors import from_sbi
 
