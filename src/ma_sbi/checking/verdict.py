@@ -30,6 +30,8 @@ MODULES = {
     "ma_sbi.correctors": {"Affine", "Point", "Ridge"},
     "ma_sbi.diagnostics": {"read_context"},
 }
+# Columns that every terminal has: a line that is broken cannot be copied.
+TERMINAL = 79
 RESULTS = 'The page "Results" of the documentation compares them.'
 
 
@@ -274,16 +276,12 @@ def _rows(facts: Facts) -> str:
 
 def _fit_corrector(facts: Facts, rows: str, encoder: str = "") -> list[str]:
     """Write the call, with what was given, in lines that fit a terminal."""
-    options = list(facts.options)
-    lines = []
-    if encoder:
-        options.insert(0, "encoder=encoder")
-    if encoder not in ("", "encoder"):
-        lines.append(f"encoder = {encoder}")
-    if not options:
-        return [*lines, f"corrector = fit_corrector({rows})"]
-    call = ["corrector = fit_corrector(", f"    {rows},", f"    {', '.join(options)},", ")"]
-    return [*lines, *call]
+    lines = [] if encoder in ("", "encoder") else [f"encoder = {encoder}"]
+    options = ", ".join([*(["encoder=encoder"] if encoder else []), *facts.options])
+    call = f"corrector = fit_corrector({rows}{', ' if options else ''}{options})"
+    if len(call) <= TERMINAL:
+        return [*lines, call]
+    return [*lines, "corrector = fit_corrector(", f"    {rows},", f"    {options},", ")"]
 
 
 def _sample(context: str) -> list[str]:
