@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-import ma_sbi.correctors
+import ma_sbi
 from ma_sbi.checking import Facts, decide
 from ma_sbi.checking.verdict import VERDICTS
 from ma_sbi.diagnostics import Gain
@@ -124,7 +124,9 @@ def test_too_few_triples_are_named_where_the_context_may_help():
     assert not any("900" in reason for reason in decide(never).reasons)
 
 
-UNPAIRED = Facts(leak="untested", leak_detail="no x_sim", observations_move=True)
+UNPAIRED = Facts(
+    leak="untested", leak_detail="no x_sim", observations_move=True, paired=False
+)
 
 
 def test_without_pairs_the_most_is_care():
@@ -153,72 +155,62 @@ def test_the_page_of_the_documentation_names_every_verdict():
     assert all(f"**{verdict}**" in text for verdict in VERDICTS)
 
 
-WITHIN = {"within": 0.6}
+MARGINAL = {"marginal": ABOVE, "conditional": NONE}
+OPTIONS = ("posterior=posterior", "groups=groups", "seed=3")
 ADVICE = {
-    "a shift": ({}, "ShiftCorrector", "Shift", "Point"),
-    "slopes": ({"affine": True}, "ComposedCorrector", "Affine", "Point"),
-    "varies within regimes": (WITHIN, "BootstrapCorrector", "Shift", "Mixture"),
-    "varies, no regimes": (
-        WITHIN | {"contexts_repeat": False, "encoder": "HashEncoder()"},
-        "BootstrapCorrector",
-        "Shift",
-        "Mixture",
+    "a shift": ({}, "fit_corrector"),
+    "slopes": ({"affine": True}, "fit_corrector"),
+    "varies within regimes": ({"within": 0.6}, "fit_corrector"),
+    "all that can be given": (
+        {"encoder": "encoder", "options": OPTIONS},
+        "fit_corrector",
     ),
-    # It varies within regimes, too, but because of x.
-    "slopes, varies": ({"affine": True} | WITHIN, "ComposedCorrector", "Affine", "Point"),
-    "a table": ({"encoder": "encoder_for(context)"}, "ShiftCorrector", "Shift", "Point"),
-    "own corrector": (
+    "read by us": (
+        {"encoder": "read_context(context).suitable_encoder()"},
+        "fit_corrector",
+    ),
+    "own corrector, fitted": (
         {"own_corrector": "Mine(1)", "own_is_fitted": True},
         "Mine",
-        None,
-        None,
     ),
-    "the mean": (
-        {"marginal": ABOVE, "conditional": NONE},
-        "ShiftCorrector",
-        "Shift",
-        "Point",
+    "own corrector": ({"own_corrector": "Mine(1)"}, "Mine"),
+    "the mean": (MARGINAL, "fit_corrector"),
+    "the mean, all given": (
+        MARGINAL | {"encoder": "encoder", "options": OPTIONS},
+        "fit_corrector",
     ),
-    "the mean, slopes": (
-        {"marginal": ABOVE, "conditional": NONE, "affine": True},
-        "ComposedCorrector",
-        "Affine",
-        "Point",
-    ),
+    "the mean, slopes": (MARGINAL | {"affine": True}, "ComposedCorrector"),
     "no pairs": (
-        {"total": None, "conditional": None, "marginal": None},
-        "MatchingCorrector",
-        "Shift",
-        "Point",
+        {"total": None, "conditional": None, "marginal": None, "paired": False},
+        "fit_corrector",
     ),
-    "leak": (REFUSED["leak"], None, None, None),
-    "no departure": (REFUSED["no departure"], None, None, None),
-    "harm": (REFUSED["harm"], None, None, None),
+    "gain not known": ({"total": None, "conditional": None}, "fit_corrector"),
+    "leak": (REFUSED["leak"], None),
+    "no departure": (REFUSED["no departure"], None),
+    "harm": (REFUSED["harm"], None),
 }
 
 
 @pytest.mark.parametrize("case", ADVICE)
 @pytest.mark.filterwarnings("ignore")
 def test_the_advice_fits_the_verdict_and_its_code_runs(case):
-    change, corrector, departure, inference = ADVICE[case]
-    advice = decide(replace(FINE, **change)).advice
-    assert (advice.corrector, advice.departure, advice.inference) == (
-        corrector,
-        departure,
-        inference,
-    )
+    change, corrector = ADVICE[case]
+    facts = replace(FINE, **change)
+    advice = decide(facts).advice
+    assert advice.corrector == corrector
     world = World(n=40)
-    given = {
-        "posterior": exact(),
-        "context": world.context,
-        "x_obs": world.x_obs,
-        "x_sim": world.x_sim,
-        "x_pool": world.x_sim,
-    }
-    if change.get("own_corrector"):
-        given["corrector"] = ma_sbi.ShiftCorrector(ma_sbi.CategoryEncoder()).fit(
-            world.context, world.x_obs, world.x_sim
-        )
+    # Names that the user has: what was not given is not there.
+    given = {"posterior": exact(), "context": world.context, "x_obs": world.x_obs}
+    given["x_sim" if facts.paired else "x_pool"] = world.x_sim
+    if facts.encoder == "encoder":
+        given["encoder"] = ma_sbi.CategoryEncoder(unseen="zero")
+    if "groups=groups" in facts.options:
+        given["groups"] = [f"group {row // 2}" for row in range(40)]
+    if facts.own_corrector:
+        own = ma_sbi.ShiftCorrector(ma_sbi.CategoryEncoder())
+        if facts.own_is_fitted:
+            own.fit(world.context, world.x_obs, world.x_sim)
+        given["corrector"] = own
     exec(advice.code, given)
     assert given["draws"].shape == (1000, 40, 2)
     # It can be copied from what is printed.
@@ -231,13 +223,23 @@ def test_true_parameters_point_to_other_methods_without_numbers():
     assert not any(character.isdigit() for reason in reasons for character in reason)
 
 
-def test_contexts_that_do_not_repeat_are_shared_by_similarity():
-    facts = replace(FINE, within=0.6, contexts_repeat=False)
-    assert "width='auto'" in decide(facts).advice.code
+def test_the_advice_names_the_weights():
+    advice = decide(replace(FINE, choice="80% shift, 20% nothing departs")).advice
+    assert "80% shift, 20% nothing departs" in advice.reasons[0]
 
 
-def test_matching_names_what_it_assumes():
-    facts = replace(UNPAIRED, contexts_repeat=False)
-    reasons = decide(facts).advice.reasons
-    assert "same distribution in every context" in reasons[0]
-    assert "into regimes" in reasons[1]
+def test_without_pairs_it_names_what_is_assumed():
+    advice = decide(UNPAIRED).advice
+    assert "same distribution in every context" in advice.reasons[0]
+    assert "simulations=x_pool" in advice.code
+
+
+def test_lines_of_code_fit_a_terminal():
+    facts = replace(
+        FINE,
+        encoder="read_context(context).suitable_encoder(SentenceEncoder())",
+        options=("posterior=posterior", "groups=groups", f"seed={2**32 - 1}"),
+    )
+    for change in ({}, {"marginal": ABOVE, "conditional": NONE}):
+        code = decide(replace(facts, **change)).advice.code
+        assert max(map(len, code.splitlines())) < 80

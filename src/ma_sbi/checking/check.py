@@ -40,6 +40,7 @@ def check(
 ) -> Check:
     """Run every diagnostic that the data allow, and say what to do.
 
+    What :func:`~ma_sbi.fit_corrector` would do with these rows is the first of them.
     Only ``x_sim`` and ``theta`` must not depend on the context; observations do, if they
     depart. Every row is corrected by a fit to other rows, unless a fitted ``corrector`` is
     passed. The global generators of torch and numpy are left as they were.
@@ -71,13 +72,7 @@ def check(
         >>> check(x_obs, notes, x_sim=x_sim, seed=0).verdict
         'use'
     """
-    if isinstance(posterior, CorrectedPosterior):
-        corrector = posterior.corrector if corrector is None else corrector
-        posterior = posterior.posterior
-    if hasattr(posterior, "sample_batched"):
-        from ma_sbi.posteriors import from_sbi
-
-        posterior = from_sbi(posterior)
+    posterior, corrector, preparation = _unwrap(posterior, corrector)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer, type(None))):
         raise ValueError(f"seed must be an integer or None, got {seed!r}")
     if seed is None:
@@ -103,7 +98,7 @@ def check(
             seed=seed,
         )
         run_all(subject, stage)
-        decision = decide(gather(subject))
+        decision = decide(gather(subject, preparation))
         rows = _rows(subject)
     return Check(
         verdict=decision.verdict,
@@ -117,6 +112,21 @@ def check(
         seed=seed,
         rows=rows,
     )
+
+
+def _unwrap(posterior: Any, corrector: Any) -> tuple[Any, Any, tuple[str, ...]]:
+    """Take what was given apart, and return the lines of code that do so."""
+    if isinstance(posterior, CorrectedPosterior):
+        lines = ["posterior = posterior.posterior"]
+        if corrector is None:
+            corrector = posterior.corrector
+            lines.insert(0, "corrector = posterior.corrector")
+        return posterior.posterior, corrector, tuple(lines)
+    if hasattr(posterior, "sample_batched"):
+        from ma_sbi.posteriors import from_sbi
+
+        return from_sbi(posterior), corrector, ("posterior = from_sbi(posterior)",)
+    return posterior, corrector, ()
 
 
 def _rows(subject: Subject) -> Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ma_sbi.diagnostics.chosen_corrector import weights_in_words
 from ma_sbi.diagnostics.diagnostic import Skipped
 from ma_sbi.diagnostics.held_out import Gain
 from ma_sbi.diagnostics.subject import Subject
@@ -42,11 +43,15 @@ class Facts:
         observations_move: Whether the observations depend on the context.
         unseen: Whether each context occurs in one group only, so that a group that is held
             out has a context that no other group has.
-        contexts_repeat: Whether the context is regimes that repeat.
         theta_known: Whether true parameters of the observations were given.
         own_corrector: The user's own corrector as Python prints it; None without one.
         own_is_fitted: Whether that corrector is fitted already.
-        encoder: An expression that makes the encoder.
+        choice: The weights that ``fit_corrector`` gives, in words; empty if not known.
+        paired: Whether there is a simulation for each observation.
+        encoder: An expression that makes the encoder; empty if ``fit_corrector`` chooses
+            the same.
+        options: Other arguments of ``fit_corrector`` that were given, as code.
+        preparation: Lines that make a posterior, and a corrector, of what was given.
         failures: What diagnostics that raised an error say of it.
     """
 
@@ -69,11 +74,14 @@ class Facts:
     means_move: bool | None = None
     observations_move: bool | None = None
     unseen: bool = False
-    contexts_repeat: bool = True
     theta_known: bool = False
     own_corrector: str | None = None
     own_is_fitted: bool = False
-    encoder: str = "CategoryEncoder()"
+    choice: str = ""
+    paired: bool = True
+    encoder: str = ""
+    options: tuple[str, ...] = ()
+    preparation: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
 
     @property
@@ -92,8 +100,13 @@ class Facts:
         return self.within is not None and self.within > THRESHOLDS.mostly_within
 
 
-def gather(subject: Subject) -> Facts:
-    """Reduce the results of all diagnostics to facts."""
+def gather(subject: Subject, preparation: tuple[str, ...] = ()) -> Facts:
+    """Reduce the results of all diagnostics to facts.
+
+    Args:
+        subject: What was checked.
+        preparation: Lines that make the subject's posterior of the user's.
+    """
     found, limits = subject.found, THRESHOLDS
     weak, affine = found("weak_context"), found("affine")
     gains = weak if affine is None else affine
@@ -115,6 +128,7 @@ def gather(subject: Subject) -> Facts:
     observations = found("observations")
     # What an affine corrector needs and leaves is not what a shift does.
     shift = weak if affine is None else None
+    choice = found("fit_corrector")
     leak, detail = _leak(subject)
     is_corrected = subject.is_fitted or subject.x_sim is not None
     return Facts(
@@ -141,17 +155,29 @@ def gather(subject: Subject) -> Facts:
         if observations is None
         else observations.p_value <= limits.dependence,
         unseen=subject.contexts_in_one_group,
-        contexts_repeat=subject.reading.labels is not None,
         theta_known=subject.theta is not None,
         own_corrector=None if subject.corrector is None else repr(subject.corrector),
         own_is_fitted=subject.corrector is not None and subject.is_fitted,
+        choice="" if choice is None else weights_in_words(choice),
+        paired=subject.x_sim is not None,
         encoder=subject.encoder_code,
+        options=_options(subject),
+        preparation=preparation,
         failures=tuple(
             f"A diagnostic failed, so its answer is not known ({name}): {one.reason}"
             for name, one in subject.results.items()
             if isinstance(one, Skipped) and one.failed
         ),
     )
+
+
+def _options(subject: Subject) -> tuple[str, ...]:
+    given = {
+        "posterior=posterior": subject.posterior is not None,
+        "groups=groups": subject.groups is not None,
+        f"seed={subject.seed}": subject.seed is not None,
+    }
+    return tuple(code for code, is_given in given.items() if is_given)
 
 
 def _at_least(test: Any, level: float) -> bool | None:

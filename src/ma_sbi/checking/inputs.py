@@ -215,11 +215,10 @@ def _choose_encoder(subject: Subject) -> Subject:
             )
     known = KnownTexts.of(pd.concat(texts)) if texts and by_meaning else None
     encoder = reading.suitable_encoder(known)
-    # The user has the context as it was given, constant columns included.
-    is_table = isinstance(subject.entries, pd.DataFrame) and subject.entries.shape[1] > 1
-    code = "SentenceEncoder()" if encoder is known else repr(encoder)
-    if is_table:
-        code = "encoder_for(context)"
+    code = "" if known is None else "SentenceEncoder()"
+    if known is not None and isinstance(subject.entries, pd.DataFrame):
+        # The user has the context as it was given, constant columns included.
+        code = f"read_context(context).suitable_encoder({code})"
     return replace(subject, entries=reading.entries, encoder=encoder, encoder_code=code)
 
 

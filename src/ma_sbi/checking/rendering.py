@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 import ma_sbi
-from ma_sbi.checking.result import Check
+from ma_sbi.checking.result import WHAT_FIT_CORRECTOR_DOES, Check
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.display.html import document, text
 from ma_sbi.display.text import printable
@@ -56,6 +56,9 @@ def to_terminal(check: Check) -> RenderableType:
     parts: list[RenderableType] = [verdict, Text(_size(check)), _table(check.answers())]
     if check.skipped():
         parts.append(_table(check.skipped(), title="Not run"))
+    if check.why is not None:
+        parts.append(Text(WHAT_FIT_CORRECTOR_DOES, style="italic"))
+        parts.append(Text(printable(f"{check.why}\n")))
     parts.append(Text(printable(str(check.advice))))
     parts += [Text(printable(f"note: {note}"), style="dim") for note in check.notes]
     return Group(*parts)
@@ -85,6 +88,11 @@ def to_page(check: Check) -> str:
         f"<pre>{text(check.advice.code)}</pre>",
         _list(check.advice.reasons),
     ]
+    if check.why is not None:
+        parts += [
+            f"<h2>{WHAT_FIT_CORRECTOR_DOES}</h2>",
+            f"<pre>{text(str(check.why))}</pre>",
+        ]
     drawn = pictures(check)
     if drawn:
         parts += ["<h2>Pictures</h2>", "<div class='pictures'>", *drawn, "</div>"]

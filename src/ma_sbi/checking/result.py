@@ -13,13 +13,15 @@ import numpy as np
 from torch import Tensor
 
 from ma_sbi.checking.verdict import Advice, Verdict
+from ma_sbi.choosing import Why
 from ma_sbi.diagnostics.diagnostic import Rows, Skipped
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
 
-__all__ = ["Check"]
+__all__ = ["WHAT_FIT_CORRECTOR_DOES", "Check"]
 
 # Fields with an entry per row, which are no summary.
 PER_ROW = {"sbc_ranks", "row_p_values"}
+WHAT_FIT_CORRECTOR_DOES = "What fit_corrector would do"
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Check:
         verdict: ``"use"``, ``"use the marginal part only"``, ``"use with care"`` or
             ``"do not use"``.
         reasons: Why, in sentences, the decisive one first.
-        advice: Which corrector to use, with code.
+        advice: What to use, with code.
         results: The result of each diagnostic by name, or
             :class:`~ma_sbi.diagnostics.Skipped` with the reason.
         notes: What was assumed or limited, in sentences.
@@ -57,6 +59,12 @@ class Check:
         result = self.results.get(name)
         return None if isinstance(result, Skipped) else result
 
+    @property
+    def why(self) -> Why | None:
+        """What ``fit_corrector`` would do, and why; None if it was not run."""
+        why: Why | None = self.found("fit_corrector")
+        return why
+
     def answers(self) -> dict[str, str]:
         """Return each question with its answer in words; without those skipped."""
         return {
@@ -78,6 +86,8 @@ class Check:
         lines.append("")
         lines += [f"{question} {words}" for question, words in self.answers().items()]
         lines += [f"{question} {why}" for question, why in self.skipped().items()]
+        if self.why is not None:
+            lines += ["", f"{WHAT_FIT_CORRECTOR_DOES}: {self.why}"]
         lines += ["", str(self.advice)]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The verdict: one small rule from the facts to what to do and with which corrector.
+"""The verdict: one small rule from the facts to what to do, with code that does it.
 
 The rule depends on :class:`~ma_sbi.checking.facts.Facts` alone. It is printed as a table in
 ``docs/how_to/check.md``; the two must agree.
@@ -20,39 +20,34 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 # Where the names of the code come from.
 MODULES = {
     "ma_sbi": {
-        "BootstrapCorrector",
         "CategoryEncoder",
         "ComposedCorrector",
         "CorrectedPosterior",
-        "HashEncoder",
-        "MatchingCorrector",
-        "NumberEncoder",
         "SentenceEncoder",
-        "ShiftCorrector",
+        "fit_corrector",
+        "from_sbi",
     },
     "ma_sbi.correctors": {"Affine", "Point", "Ridge"},
-    "ma_sbi.diagnostics": {"encoder_for"},
+    "ma_sbi.diagnostics": {"read_context"},
 }
+# Columns that every terminal has: a line that is broken cannot be copied.
+TERMINAL = 79
 RESULTS = 'The page "Results" of the documentation compares them.'
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Which corrector to use, and how.
+    """What to use, and how.
 
     Attributes:
-        corrector: A class of ``ma_sbi.correctors``, or of the user; None for no correction.
-        departure: ``"Shift"`` or ``"Affine"``; None without a correction, or if the
-            corrector is the user's own.
-        inference: ``"Point"`` or ``"Mixture"``; likewise.
+        corrector: ``"fit_corrector"``, or a class of correctors; None for no correction.
         code: Lines of Python that do it, given ``posterior``, ``context``, ``x_obs``,
-            ``x_sim`` (or ``x_pool``), and ``encoder`` or ``corrector`` if they are yours.
+            ``x_sim`` (or ``x_pool``), and ``encoder``, ``groups`` or ``corrector`` if they
+            are yours.
         reasons: Why, in sentences.
     """
 
     corrector: str | None
-    departure: Literal["Shift", "Affine"] | None
-    inference: Literal["Point", "Mixture"] | None
     code: str
     reasons: tuple[str, ...] = ()
 
@@ -217,7 +212,7 @@ def _true(sentences: dict[str, bool | None]) -> list[str]:
     return [words for words, holds in sentences.items() if holds]
 
 
-# Which corrector: from the same facts, once the verdict is known.
+# What to use: from the same facts, once the verdict is known.
 
 
 def _advice(facts: Facts, verdict: Verdict) -> Advice:
@@ -228,98 +223,65 @@ def _advice(facts: Facts, verdict: Verdict) -> Advice:
                 "Methods that allow for a wrong simulator without a context, such as NNPE "
                 f"and RNPE, are in the package ma-sbi-bench. {RESULTS}"
             )
-        return Advice(
-            None, None, None, "draws = posterior.sample(1000, x_obs)", tuple(reasons)
-        )
+        code = _code(facts, ["draws = posterior.sample(1000, x_obs)"])
+        return Advice(None, code, tuple(reasons))
     if verdict == "use the marginal part only":
         return _common_part(facts)
     if facts.own_corrector is not None:
         name = facts.own_corrector.partition("(")[0]
         reason = "The results are those of the corrector that was given."
-        fit = [] if facts.own_is_fitted else ["corrector.fit(context, x_obs, x_sim)"]
-        code = ["from ma_sbi import CorrectedPosterior", "", *fit, *_sample("context")]
-        return Advice(name, None, None, "\n".join(code), (reason,))
-    if facts.total is None:
-        return _matching(facts)
-    reasons = []
-    if facts.theta_known:
+        fit = [] if facts.own_is_fitted else [f"corrector.fit({_rows(facts)})"]
+        return Advice(name, _code(facts, [*fit, *_sample("context")]), (reason,))
+    reasons = [f"Its weights, by rows held out: {facts.choice}."] if facts.choice else []
+    if not facts.paired:
+        reasons.append(
+            "Without simulations at the inputs of each observation, distributions can be "
+            "matched. That assumes that theta has the same distribution in every context, "
+            "which the data cannot show: where it is wrong, a true effect is removed."
+        )
+    elif facts.theta_known:
         reasons.append(
             "True parameters are known for these rows. Methods that learn from them, such "
             f"as RoPE, are in the package ma-sbi-bench. {RESULTS}"
         )
-    if facts.affine:
-        reasons.insert(0, "The departure depends on x, which a shift cannot follow.")
-        expression = f"ComposedCorrector({facts.encoder}, Affine(), Ridge(), Point())"
-        return _fit(expression, "Affine", "Point", reasons)
-    if facts.mostly_within:
-        width = "" if facts.contexts_repeat else ", width='auto'"
-        reasons.insert(
-            0,
-            "Departures vary within contexts: average over those that were seen under "
-            f"{'the same' if facts.contexts_repeat else 'a similar'} context.",
-        )
-        expression = f"BootstrapCorrector({facts.encoder}{width})"
-        return _fit(expression, "Shift", "Mixture", reasons)
-    return _fit(f"ShiftCorrector({facts.encoder})", "Shift", "Point", reasons)
+    fit = _fit_corrector(facts, _rows(facts), encoder=facts.encoder)
+    code = _code(facts, [*fit, *_sample("context")])
+    return Advice("fit_corrector", code, tuple(reasons))
 
 
 def _common_part(facts: Facts) -> Advice:
     """Correct all rows alike, by giving them the same context."""
-    reasons = [
+    reasons = (
         "Every row is given the same context: only the common part is shown to help.",
-        "Departures that differ by more than x varies show in x itself. Weighting them by "
-        "the evidence, ComposedCorrector(encoder, Shift(), ResidualPools(), "
-        "Evidence(log_density)), needs no context, but the density of the simulations.",
-    ]
-    arguments = '["same"] * len(x_obs), x_obs, x_sim'
+        "Departures that differ by more than x varies show in x itself: "
+        "density=fit_density(x), with x many simulations from the prior, lets "
+        "fit_corrector weigh them by it, without a context.",
+    )
+    rows = '["same"] * len(x_obs), x_obs, x_sim'
     if facts.affine:
-        expression = "ComposedCorrector(CategoryEncoder(), Affine(), Ridge(), Point())"
-        return _fit(expression, "Affine", "Point", reasons, arguments, '"same"')
-    expression = "ShiftCorrector(CategoryEncoder())"
-    return _fit(expression, "Shift", "Point", reasons, arguments, '"same"')
+        # fit_corrector has no family yet that depends on x and not on the context.
+        fit = [
+            "corrector = ComposedCorrector(CategoryEncoder(), Affine(), Ridge(), Point())",
+            f"corrector.fit({rows})",
+        ]
+        code = _code(facts, [*fit, *_sample('"same"')])
+        return Advice("ComposedCorrector", code, reasons[:1])
+    fit = _fit_corrector(facts, rows)
+    return Advice("fit_corrector", _code(facts, [*fit, *_sample('"same"')]), reasons)
 
 
-def _matching(facts: Facts) -> Advice:
-    """Match pools: there are no simulations at the inputs of the observations."""
-    reasons = [
-        "Without simulations at the inputs of each observation, distributions can be "
-        "matched. That assumes that theta has the same distribution in every context, "
-        "which the data cannot show: where it is wrong, a true effect is removed."
-    ]
-    if not facts.contexts_repeat:
-        reasons.append(
-            "Matching needs many observations of each context: group the contexts into "
-            "regimes first."
-        )
-    expression = f"MatchingCorrector({facts.encoder})"
-    arguments = "context, x_obs, simulations=x_pool"
-    return _fit(expression, "Shift", "Point", reasons, arguments)
+def _rows(facts: Facts) -> str:
+    return f"context, x_obs, {'x_sim' if facts.paired else 'simulations=x_pool'}"
 
 
-def _fit(
-    expression: str,
-    departure: Literal["Shift", "Affine"],
-    inference: Literal["Point", "Mixture"],
-    reasons: list[str],
-    arguments: str = "context, x_obs, x_sim",
-    context: str = "context",
-) -> Advice:
-    """Write the code that fits a corrector and samples the corrected posterior."""
-    names = {"CorrectedPosterior", *re.findall(r"\w+(?=\()", expression)}
-    imports = []
-    for module, of_module in MODULES.items():
-        used = sorted(names & of_module)
-        if used:
-            imports.append(f"from {module} import {', '.join(used)}")
-    code = [
-        *imports,
-        "",
-        f"corrector = {expression}",
-        f"corrector.fit({arguments})",
-        *_sample(context),
-    ]
-    name = expression.partition("(")[0]
-    return Advice(name, departure, inference, "\n".join(code), tuple(reasons))
+def _fit_corrector(facts: Facts, rows: str, encoder: str = "") -> list[str]:
+    """Write the call, with what was given, in lines that fit a terminal."""
+    lines = [] if encoder in ("", "encoder") else [f"encoder = {encoder}"]
+    options = ", ".join([*(["encoder=encoder"] if encoder else []), *facts.options])
+    call = f"corrector = fit_corrector({rows}{', ' if options else ''}{options})"
+    if len(call) <= TERMINAL:
+        return [*lines, call]
+    return [*lines, "corrector = fit_corrector(", f"    {rows},", f"    {options},", ")"]
 
 
 def _sample(context: str) -> list[str]:
@@ -327,3 +289,15 @@ def _sample(context: str) -> list[str]:
         "corrected = CorrectedPosterior(posterior, corrector)",
         f"draws = corrected.sample(1000, x_obs, {context})",
     ]
+
+
+def _code(facts: Facts, lines: list[str]) -> str:
+    """Put imports, and what was given taken apart, before lines of code."""
+    lines = [*facts.preparation, *lines]
+    called = set(re.findall(r"\w+(?=\()", "\n".join(lines)))
+    imports = [
+        f"from {module} import {', '.join(sorted(called & names))}"
+        for module, names in MODULES.items()
+        if called & names
+    ]
+    return "\n".join([*imports, "", *lines] if imports else lines)

@@ -10,6 +10,7 @@ __all__ = ["DIAGNOSTICS"]
 
 # In the order in which they are run: some use what earlier ones found.
 FILES = (
+    "chosen_corrector",
     "exclusion",
     "leak_power",
     "dependence",

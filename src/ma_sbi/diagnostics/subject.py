@@ -64,7 +64,7 @@ class Subject:
         simulator: theta to x, or None.
         seed: Seed of everything.
         encoder_code: An expression that makes the encoder; ``"encoder"`` if it is the
-            user's own.
+            user's own, empty if it is the one that ``fit_corrector`` chooses.
         results: What the diagnostics found so far, by name.
         notes: What was assumed or limited, in sentences.
     """
@@ -179,7 +179,7 @@ class Subject:
 
     @cached_property
     def affine_rows(self) -> np.ndarray:
-        """Positions of the rows that an affine corrector is fitted to."""
+        """Positions of the rows that an affine corrector, or a choice, is fitted to."""
         num_contexts = len(distinct(self.entries)[0])
         many = self.x_obs.shape[1] > MANY_COLUMNS or num_contexts > MANY_CONTEXTS
         return self.choose(MOST_ROWS_AFFINE if many else len(self.x_obs), "affine")
