@@ -42,7 +42,7 @@ def fit_density(
     flow: Literal["nsf", "maf"] = "nsf",
     num_transforms: int | None = None,
     hidden: Sequence[int] | None = None,
-    learning_rate: float = 2e-3,
+    learning_rate: float = 5e-3,
     batch_size: int = 256,
     patience: int = 10,
     max_epochs: int = 200,
