@@ -60,16 +60,14 @@ def choose(
     first, last = held_out.scores[0], held_out.scores[-1]
     first = first.draw(int(first.plain.mean(dim=1).amax(dim=0).argmax()))
     kinds = [_enough(held_out.seen), _enough(~held_out.seen)]
-    plain = [_stack_forward(first.at(rows).of(forward), num_rows, False) for rows in kinds]
+    plain = [_stack_forward(first.at(rows).of(forward)) for rows in kinds]
     weighed, gain, use = plain, None, False
     if evidence:
-        weighed = [
-            _stack_forward(first.at(rows).of(forward), num_rows, True) for rows in kinds
-        ]
+        weighed = [_weigh_forward(first.at(rows).of(forward), num_rows) for rows in kinds]
         gain = _gain(last.of(forward), held_out.seen, plain, weighed)
         use = gain[0] > (0.0 if doubted else -2 * gain[1])
     chosen = [
-        _stack_all(last.at(rows), forward, weight, use)
+        _stack_all(last.at(rows), forward, weight, evidence=use)
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)
     ]
     num_contexts = int(held_out.codes.max()) + 1
@@ -86,10 +84,13 @@ def _enough(which: Tensor) -> Tensor:
     return which if which.sum() >= FEWEST_SCORED else torch.ones_like(which)
 
 
-def _stack_forward(scores: Scores, num_rows: int, evidence: bool) -> Tensor:
+def _stack_forward(scores: Scores) -> Tensor:
     """Weigh the forward proposals among each other."""
-    if not evidence:
-        return drop_idle(scores.plain, DROPPED)
+    return drop_idle(scores.plain, DROPPED)
+
+
+def _weigh_forward(scores: Scores, num_rows: int) -> Tensor:
+    """Do the same where the evidence of x weighs candidates afterwards."""
     weight = drop_idle(scores.by_evidence, DROPPED_BY_EVIDENCE)
     # What so few rows cannot rule out is left to the two simplest, so that x can overrule
     # the context.
@@ -114,7 +115,9 @@ def _gain(
     return gain.mean().item(), (gain.std() / len(gain) ** 0.5).item()
 
 
-def _stack_all(scores: Scores, forward: Tensor, weight: Tensor, evidence: bool) -> Tensor:
+def _stack_all(
+    scores: Scores, forward: Tensor, weight: Tensor, *, evidence: bool
+) -> Tensor:
     """Weigh "nothing departs", the mixture of forward proposals, and each other one."""
     mixture = scores.of(forward).together(weight, evidence=evidence)
     candidates = [scores.plain[0], mixture, *scores.plain[~forward]]

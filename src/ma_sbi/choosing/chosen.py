@@ -78,7 +78,11 @@ class ChosenCorrector(BaseCorrector):
                 found = part.corrector.corrections(x, entries)
             each.append(found._replace(log_weight=found.log_weight + share.log()))
             forward.append(torch.full((len(found.x),), part.is_forward, device=x.device))
-        whole = Corrections(*(torch.cat(fields) for fields in zip(*(one[:3] for one in each))))
+        whole = Corrections(
+            torch.cat([one.x for one in each]),
+            torch.cat([one.log_weight for one in each]),
+            torch.cat([one.log_abs_det for one in each]),
+        )
         if self.log_density is not None:
             whole = self._weigh(whole, torch.cat(forward))
         return _prune(whole)
@@ -115,9 +119,7 @@ class ChosenCorrector(BaseCorrector):
         total = evidence.logsumexp(dim=0)
         updated = torch.where(possible, evidence - total + share, prior)
         # Where no candidate has a density, the context alone decides.
-        return candidates._replace(
-            log_weight=torch.where(total.isfinite(), updated, prior)
-        )
+        return candidates._replace(log_weight=torch.where(total.isfinite(), updated, prior))
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{part.seen:.0%} {part.name}" for part in self.parts)

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import Calibration, Simulations, read_calibration
-from ma_sbi.choosing.chosen import ChosenCorrector, Part
 from ma_sbi.choosing.choice import Choice, choose
-from ma_sbi.choosing.held_out import HeldOut, Maker, hold_out
+from ma_sbi.choosing.chosen import ChosenCorrector, Part
+from ma_sbi.choosing.held_out import HeldOut, hold_out
 from ma_sbi.choosing.population import population_p_value
-from ma_sbi.choosing.proposals import NOTHING, PROPOSALS, NothingDeparts, Proposal
+from ma_sbi.choosing.proposals import (
+    NOTHING,
+    PROPOSALS,
+    NoContext,
+    NothingDeparts,
+    Proposal,
+)
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
 from ma_sbi.choosing.why import Tried, Why
 from ma_sbi.context import distinct
-from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.correctors.composed import BaseCorrector, encode
+from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 from ma_sbi.reading import read_context
@@ -28,6 +39,7 @@ __all__ = ["fit_corrector"]
 
 # Fewer rows cannot tell a departure from chance.
 FEWEST_ROWS = 16
+LEFT_ALONE = "observations are left as they are"
 # Below this p-value, simulations and calibration rows are of different populations.
 SMALLEST_P = 0.005
 
@@ -108,22 +120,26 @@ def fit_corrector(
             f"{FEWEST_ROWS}, in two groups): observations are left as they are"
         )
         return _nothing(data, known, reasons)
-    reading = read_context(data.entries, encoder=encoder)
     if encoder is None:
-        encoder = None if reading.missing.all() else reading.suitable_encoder()
-    makers = {NOTHING: _leave} | {
-        name: _fitter(proposal, encoder)
+        reading = read_context(data.entries)
+        encoder = NoContext() if reading.missing.all() else reading.suitable_encoder()
+    tried: dict[str, Proposal | None] = {NOTHING: None} | {
+        name: proposal
         for name, proposal in PROPOSALS.items()
-        if len(data) >= proposal.fewest_rows
-        and (data.paired or not proposal.needs_pairs)
-        and not (proposal.reads_context and (encoder is None or len(known) < 2))
+        if proposal.suits(len(data), len(known), paired=data.paired)
     }
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
+    # Contexts are encoded once: an encoder may be slow, or refuse what a fold leaves out.
+    table = EncodingTable(encode(clone(encoder).fit(data.entries), known).numpy())
     held_out = hold_out(
-        list(makers.values()), data, targets, density, derive(seed, "folds")
+        [partial(_fit, proposal, table) for proposal in tried.values()],
+        replace(data, entries=pd.Series(data.codes)),
+        targets,
+        density,
+        derive(seed, "folds"),
     )
     forward = torch.tensor(
-        [name == NOTHING or PROPOSALS[name].is_forward for name in makers]
+        [proposal is None or proposal.is_forward for proposal in tried.values()]
     )
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
@@ -132,48 +148,42 @@ def fit_corrector(
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
-        Part(name, make(data, seed), seen, unseen, bool(ahead))
-        for (name, make), (seen, unseen), ahead in zip(
-            makers.items(), weights, forward, strict=True
+        Part(name, _fit(proposal, encoder, data, seed), seen, unseen, bool(ahead))
+        for (name, proposal), (seen, unseen), ahead in zip(
+            tried.items(), weights, forward, strict=True
         )
         if max(seen, unseen) > 0
     ]
     why = Why(
-        _table(list(makers), held_out, choice),
+        _table(tried, held_out, choice),
         "evidence" if choice.use_evidence else "mixture",
         targets[-1].words,
         len(data),
         repr(encoder),
         tuple(reasons),
     )
-    return ChosenCorrector(
-        parts,
-        known,
-        data.x_obs.shape[1],
-        why,
-        density if choice.use_evidence else None,
-    )
+    log_density = density if choice.use_evidence else None
+    return ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density)
 
 
-def _leave(data: Calibration, seed: int | None) -> BaseCorrector:
-    return NothingDeparts()
-
-
-def _fitter(proposal: Proposal, encoder: Any) -> Maker:
-    def fit(data: Calibration, seed: int | None) -> BaseCorrector:
-        corrector = proposal.corrector(encoder, data.noise.share)
-        x_sim = data.mean_x_sim
-        if not proposal.is_forward:
-            x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # one context is said once, not by every fit
-            return corrector.fit(data.entries, data.x_obs, x_sim, seed=seed)
-
-    return fit
+def _fit(
+    proposal: Proposal | None, encoder: Any, data: Calibration, seed: int | None
+) -> BaseCorrector:
+    """Fit a proposal; None is that nothing departs."""
+    if proposal is None:
+        return NothingDeparts()
+    x_sim = data.mean_x_sim
+    if not proposal.is_forward:
+        x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
+    corrector = proposal.corrector(encoder, data.noise.share)
+    with warnings.catch_warnings():
+        # That all contexts are the same is said once, and not by every fit.
+        warnings.simplefilter("ignore")
+        return corrector.fit(data.entries, data.x_obs, x_sim, seed=seed)
 
 
 def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
-    tried = Tried(NOTHING, "observations are left as they are", None, None, 1.0, 1.0)
+    tried = Tried(NOTHING, LEFT_ALONE, None, None, 1.0, 1.0)
     why = Why((tried,), "point", "nothing", len(data), "None", tuple(reasons))
     return ChosenCorrector(
         [Part(NOTHING, NothingDeparts(), 1.0, 1.0)], known, data.x_obs.shape[1], why
@@ -243,22 +253,21 @@ def _draw(density: Any, seed: int | None) -> Tensor | None:
     return drawn
 
 
-def _table(names: list[str], held_out: HeldOut, choice: Choice) -> tuple[Tried, ...]:
+def _table(
+    tried: dict[str, Proposal | None], held_out: HeldOut, choice: Choice
+) -> tuple[Tried, ...]:
     rows = held_out.seen if held_out.seen.any() else ~held_out.seen
     scores = held_out.scores[-1].at(rows).plain.mean(dim=2)
     gain = scores - scores[0]
     error = gain.std(dim=1) / gain.shape[1] ** 0.5
-    words = {NOTHING: "observations are left as they are"} | {
-        name: proposal.words for name, proposal in PROPOSALS.items()
-    }
     return tuple(
         Tried(
             name,
-            words[name],
+            LEFT_ALONE if proposal is None else proposal.words,
             gain[i].mean().item(),
             error[i].item(),
             choice.seen[i].item(),
             choice.unseen[i].item(),
         )
-        for i, name in enumerate(names)
+        for i, (name, proposal) in enumerate(tried.items())
     )

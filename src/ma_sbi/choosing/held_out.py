@@ -44,12 +44,16 @@ class Scores:
 
     def at(self, rows: Tensor) -> Scores:
         """Select rows."""
-        return Scores(self.plain[:, rows], self.by_evidence[:, rows], self.evidence[:, rows])
+        return Scores(
+            self.plain[:, rows], self.by_evidence[:, rows], self.evidence[:, rows]
+        )
 
     def draw(self, number: int) -> Scores:
         """Select one draw."""
         one = slice(number, number + 1)
-        return replace(self, plain=self.plain[..., one], by_evidence=self.by_evidence[..., one])
+        return replace(
+            self, plain=self.plain[..., one], by_evidence=self.by_evidence[..., one]
+        )
 
     def together(self, weight: Tensor, *, evidence: bool) -> Tensor:
         """Score a mixture of all proposals, shape ``(num_rows, draws)``.
@@ -105,7 +109,9 @@ def hold_out(
         # From proposals of targets to targets of proposals.
         folds.append([_stacked(some) for some in zip(*each, strict=True)])
     joined = [
-        Scores(*(torch.cat(parts, dim=1) for parts in zip(*map(_fields, some), strict=True)))
+        Scores(
+            *(torch.cat(parts, dim=1) for parts in zip(*map(_fields, some), strict=True))
+        )
         for some in zip(*folds, strict=True)
     ]
     return HeldOut(torch.cat(seen), torch.cat(codes), joined)
@@ -146,9 +152,7 @@ def _score(
     return scored
 
 
-def _folds(
-    data: Calibration, seed: int | None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _folds(data: Calibration, seed: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Leave out groups of rows, then whole contexts."""
     rng = np.random.default_rng(derive(seed, "folds"))
     everything = np.arange(len(data))

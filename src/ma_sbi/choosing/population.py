@@ -1,4 +1,4 @@
-"""Whether calibration rows come from the population that the simulations were drawn from."""
+"""Whether calibration rows and simulations are of the same population."""
 
 from __future__ import annotations
 

@@ -18,13 +18,16 @@ from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitting
 from ma_sbi.correctors.inference import Mixture
 from ma_sbi.correctors.located import RidgeWithResiduals
+from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Context, Corrections, Encoder
 from ma_sbi.validation import as_matrix
 
-__all__ = ["NOTHING", "PROPOSALS", "NothingDeparts", "Proposal"]
+__all__ = ["NOTHING", "PROPOSALS", "NoContext", "NothingDeparts", "Proposal"]
 
 # Candidates of one proposal for one observation.
 NUM_DRAWS = 128
+# Contexts that a regression is centred on: it is fitted many times.
+MOST_LANDMARKS = 200
 NOTHING = "nothing departs"
 
 
@@ -72,6 +75,12 @@ class Proposal:
     fewest_rows: int = 16
     needs_pairs: bool = False
 
+    def suits(self, num_rows: int, num_contexts: int, *, paired: bool) -> bool:
+        """Tell whether it can be fitted to such data."""
+        if num_rows < self.fewest_rows or (self.needs_pairs and not paired):
+            return False
+        return num_contexts > 1 or not self.reads_context
+
     @property
     def is_forward(self) -> bool:
         """Whether it says how x_obs comes from x_sim, so that evidence weighs it.
@@ -93,7 +102,7 @@ def _pools(width: float) -> Callable[[Tensor], Fitting]:
 
 def _regression(noise: Tensor) -> Fitting:
     pools = ResidualPools(NUM_DRAWS, width=0.0, noise=noise, others=1.0)
-    return RidgeWithResiduals(pools=pools)
+    return RidgeWithResiduals(Ridge(max_landmarks=MOST_LANDMARKS), pools)
 
 
 PROPOSALS: dict[str, Proposal] = {
@@ -108,6 +117,14 @@ PROPOSALS: dict[str, Proposal] = {
     ),
     "shift by regression": Proposal(
         "a shift that is regressed on the context", Shift(), _regression
+    ),
+    "affine": Proposal(
+        "a departure that is linear in x, the same under every context",
+        Affine(),
+        _regression,
+        reads_context=False,
+        fewest_rows=20,
+        needs_pairs=True,
     ),
     "affine by regression": Proposal(
         "a departure that is linear in x, regressed on the context",

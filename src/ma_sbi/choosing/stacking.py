@@ -8,20 +8,18 @@ from torch import Tensor
 __all__ = ["drop_idle", "stack"]
 
 
-def stack(
-    scores: Tensor, prior: Tensor | None = None, *, max_steps: int = 500
-) -> Tensor:
+def stack(scores: Tensor, prior: Tensor | None = None, *, max_steps: int = 500) -> Tensor:
     r"""Find the weights that maximise the log score of a mixture.
 
     .. math:: \hat w = \arg\max_w \sum_i \log \sum_c w_c\, p_c(y_i)
 
-    by expectation maximisation, with one more row than there are, whose component is known
-    as well as the prior says: so few rows do not rule a component out.
+    by expectation maximisation, with one more row than there are, which all components
+    predict alike: so few rows do not rule a component out.
 
     Args:
         scores: Log score of each component, shape ``(num_components, num_rows, draws)``;
             draws of one row are averaged over.
-        prior: Weights of the components for the row that is added; all the same if None.
+        max_steps: Most steps of expectation maximisation.
 
     Returns:
         Weights of shape ``(num_components,)``.
@@ -31,12 +29,10 @@ def stack(
         [0.995, 0.005]
     """
     num, rows, _ = scores.shape
-    if prior is None:
-        prior = torch.full((num,), 1 / num, dtype=torch.float64)
     weight = torch.full((num,), 1 / num, dtype=torch.float64)
     for _ in range(max_steps):
         share = (weight.log()[:, None, None] + scores.double()).softmax(dim=0)
-        new = (share.mean(dim=2).sum(dim=1) + prior) / (rows + prior.sum())
+        new = (share.mean(dim=2).sum(dim=1) + 1 / num) / (rows + 1)
         if (new - weight).abs().max() < 1e-6:
             return new
         weight = new

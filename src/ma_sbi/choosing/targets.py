@@ -9,6 +9,7 @@ x_sim around the candidate. Without pairs it is the simulations' density at the 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -67,6 +68,7 @@ class Parameters(Target):
         self.others = x_sim[few.to(x_sim.device)]
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        """Evaluate the posterior at each candidate."""
         num, batch, dim_x = candidates.shape
         theta = self.theta[:, rows.to(self.theta.device)].repeat(1, num, 1)
         x = candidates.reshape(-1, dim_x).float()
@@ -78,8 +80,14 @@ class Parameters(Target):
         return torch.cat(parts, dim=1).unflatten(1, (num, batch)).double().cpu()
 
     def floor(self, rows: Tensor) -> Tensor:
-        each = self.score(rows, self.others[:, None].expand(-1, len(rows), -1))
-        return each.logsumexp(dim=1) - torch.tensor(float(len(self.others))).log()
+        """Average the posterior over x_sim of other rows."""
+        # Each x once, with the parameters of all rows as draws: some posteriors normalise
+        # their density for each x, which is expensive.
+        theta = self.theta[:, rows.to(self.theta.device)]
+        flat = theta.reshape(-1, 1, theta.shape[-1]).expand(-1, len(self.others), -1)
+        each = self.posterior.log_prob(flat, self.others.float()).double().cpu()
+        mean = each.logsumexp(dim=1) - math.log(len(self.others))
+        return mean.unflatten(0, theta.shape[:2])
 
 
 class SimulatedData(Target):
@@ -95,10 +103,12 @@ class SimulatedData(Target):
         self.spread = scale.square() + noise
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        """Evaluate x_sim around each candidate."""
         away = self.x_sim[rows] - candidates
         return torch.stack([_log_normal(away, one) for one in self.variance]).cpu()
 
     def floor(self, rows: Tensor) -> Tensor:
+        """Evaluate x_sim around the mean of all, at twice their spread."""
         away = self.x_sim[rows] - self.x_sim.mean(dim=0)
         return _log_normal(away, 4 * self.spread)[None].cpu()
 
@@ -112,6 +122,7 @@ class Observations(Target):
         self.log_density = log_density
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        """Evaluate the density at each candidate."""
         log_density = self.log_density(candidates.flatten(0, 1))
         return log_density.unflatten(0, candidates.shape[:2]).double()[None].cpu()
 
