@@ -165,12 +165,9 @@ def run_demo(
 
     stage(f"Learning the departures from {num_calibration} notes and data pairs")
     calibration = world.draw(num_calibration, seed=seed + 2)
+    # Judged by x_sim, so that a posterior that was trained briefly has no say in it.
     corrector = fit_corrector(
-        calibration.notes,
-        calibration.x_obs,
-        calibration.x_sim,
-        posterior=posterior,
-        seed=seed,
+        calibration.notes, calibration.x_obs, calibration.x_sim, seed=seed
     )
 
     stage("Sampling every posterior")
