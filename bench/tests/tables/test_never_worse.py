@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from bench.tests.engine.finishing import finish
+from ma_sbi import HashEncoder, ShiftCorrector
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Measurement
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.methods import ma_sbi
 from ma_sbi_bench.paper.words import captions, reasons
 from ma_sbi_bench.report.tables import make_tables
 from ma_sbi_bench.tables import never_worse_lines as shown
@@ -310,10 +312,6 @@ def test_reasons_are_about_places_that_exist():
 
 
 def test_the_default_is_given_the_density_or_none(monkeypatch):
-    import ma_sbi
-    from ma_sbi import ShiftCorrector
-    from ma_sbi.encoders import HashEncoder
-
     asked = []
 
     def fit(context, x_obs, x_sim=None, *, density=None, posterior=None, seed=None):
@@ -323,8 +321,8 @@ def test_the_default_is_given_the_density_or_none(monkeypatch):
     def no_density(x, *, seed=None):
         raise AssertionError("the world has one")
 
-    monkeypatch.setattr(ma_sbi, "fit_corrector", fit, raising=False)
-    monkeypatch.setattr(ma_sbi, "fit_density", no_density, raising=False)
+    monkeypatch.setattr(ma_sbi, "fit_corrector", fit)
+    monkeypatch.setattr(ma_sbi, "fit_density", no_density)
     place = {"condition": "right 100 %", "methods": ("ma_sbi", DEFAULT, WITHOUT_DENSITY)}
     point, with_density, without = (
         TABLE.run(cell, Models("nowhere")) for cell in cells_of("gaussian_linear", **place)

@@ -4,22 +4,55 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ma_sbi.choosing.noise import Noise, find_noise
+from ma_sbi.choosing.noise import Noise, find_noise, simulator_noise
 from ma_sbi.context import Entries, as_codes, as_entries, distinct
 from ma_sbi.protocols import Context
+from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_matrix, as_pools, double_device
 
-__all__ = ["Calibration", "read_calibration"]
+__all__ = ["Calibration", "Simulations", "read_calibration"]
 
 # An observation is gross if it lies so many deviations from the others, and alone.
 GROSS = 8.0
+# Parameters drawn at each x_sim, to learn the simulator's noise.
+NUM_DRAWS = 16
+
+
+class Simulations(NamedTuple):
+    """Simulations from the prior.
+
+    Attributes:
+        x: Shape ``(num_simulations, dim_x)``.
+        theta: Their parameters, shape ``(num_simulations, dim_theta)``, if known.
+    """
+
+    x: Tensor
+    theta: Tensor | None = None
+
+    @classmethod
+    def read(cls, given: Any) -> Simulations | None:
+        """Read simulations, or parameters and simulations; None if there are none."""
+        if given is None:
+            return None
+        if not (isinstance(given, tuple) and len(given) == 2):
+            return cls(as_matrix(given, "simulations", dtype=torch.float64, column=True))
+        theta, x = (
+            as_matrix(part, name, dtype=torch.float64, column=True)
+            for part, name in zip(given, ("theta", "simulations"), strict=True)
+        )
+        if len(theta) != len(x):
+            raise ValueError(
+                "simulations=(theta, x) must be paired row by row, got "
+                f"{len(theta)} and {len(x)} rows"
+            )
+        return cls(x, theta)
 
 
 @dataclass(frozen=True)
@@ -69,9 +102,24 @@ class Calibration:
 
 
 def read_calibration(
-    context: Context, x_obs: Any, x_sim: Any, simulations: Any, groups: Any
+    context: Context,
+    x_obs: Any,
+    x_sim: Any,
+    pool: Simulations | None,
+    groups: Any,
+    posterior: Any = None,
+    seed: int | None = None,
 ) -> tuple[Calibration, Tensor]:
     """Check calibration data.
+
+    Args:
+        context: One entry per observation.
+        x_obs: Observations.
+        x_sim: Simulations paired with them, or None.
+        pool: Simulations from the prior, or None.
+        groups: Group of each row, or None.
+        posterior: Where parameters of x_sim are drawn from, to learn the simulator's noise.
+        seed: Of these.
 
     Returns:
         The rows that are not gross outliers, and the outliers' numbers.
@@ -80,7 +128,7 @@ def read_calibration(
         ValueError: If rows do not match or are not finite, or there is nothing to compare
             observations with.
     """
-    if x_sim is None and simulations is None:
+    if x_sim is None and pool is None:
         raise ValueError(
             "fit_corrector compares observations with simulations: pass x_sim, the "
             "simulations at the inputs of each observation, or simulations=, any number "
@@ -88,9 +136,11 @@ def read_calibration(
         )
     device = double_device(x_obs.device if isinstance(x_obs, Tensor) else None)
     observed = as_matrix(x_obs, "x_obs", dtype=torch.float64, device=device, column=True)
+    if pool is not None:
+        as_pools(observed, pool.x)
     if x_sim is None:
-        _, pool = as_pools(observed, simulations)
-        repeats = pool.mean(dim=0).expand(len(observed), 1, -1)
+        assert pool is not None  # noqa: S101 (checked above)
+        repeats = pool.x.to(observed).mean(dim=0).expand(len(observed), 1, -1)
     else:
         repeats = _as_repeats(x_sim, observed)
     num_rows = len(observed)
@@ -102,7 +152,15 @@ def read_calibration(
     contexts = torch.as_tensor(distinct(entries)[1][kept], device=observed.device)
     contexts = contexts.unique(return_inverse=True)[1]
     if paired:
-        noise = find_noise(observed[kept], repeats[kept], contexts)
+        simulator = None
+        if pool is not None and pool.theta is not None:
+            simulator = simulator_noise(pool.theta, pool.x).to(observed)
+        elif posterior is not None and repeats.shape[1] == 1:
+            # Parameters drawn at x_sim are to x_sim as those of the prior are.
+            x = repeats[kept, 0]
+            theta = posterior.sample(NUM_DRAWS, x.float(), seed=derive(seed, "noise"))
+            simulator = simulator_noise(theta, x)
+        noise = find_noise(observed[kept], repeats[kept], contexts, simulator)
     else:
         whole = torch.ones_like(observed[0])
         spread = column_scale(observed[kept]).square()

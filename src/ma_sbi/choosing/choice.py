@@ -59,10 +59,7 @@ def choose(
     """
     first, last = held_out.scores[0], held_out.scores[-1]
     first = first.draw(int(first.plain.mean(dim=1).amax(dim=0).argmax()))
-    kinds = [
-        which if which.sum() >= FEWEST_SCORED else torch.ones_like(which)
-        for which in (held_out.seen, ~held_out.seen)
-    ]
+    kinds = [_enough(held_out.seen), _enough(~held_out.seen)]
     plain = [_stack_forward(first.at(rows).of(forward), num_rows, False) for rows in kinds]
     weighed, gain, use = plain, None, False
     if evidence:
@@ -75,7 +72,18 @@ def choose(
         _stack_all(last.at(rows), forward, weight, use)
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)
     ]
+    num_contexts = int(held_out.codes.max()) + 1
+    if num_contexts > 1:
+        # One more context, of which nothing is known but that nothing departed.
+        unseen = chosen[1] * num_contexts / (num_contexts + 1)
+        unseen[0] += 1 / (num_contexts + 1)
+        chosen[1] = unseen
     return Choice(chosen[0], chosen[1], use, gain)
+
+
+def _enough(which: Tensor) -> Tensor:
+    """Return these rows, or all of them if they are too few."""
+    return which if which.sum() >= FEWEST_SCORED else torch.ones_like(which)
 
 
 def _stack_forward(scores: Scores, num_rows: int, evidence: bool) -> Tensor:

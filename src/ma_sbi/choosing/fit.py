@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ma_sbi.choosing.calibration import Calibration, read_calibration
+from ma_sbi.choosing.calibration import Calibration, Simulations, read_calibration
 from ma_sbi.choosing.chosen import ChosenCorrector, Part
 from ma_sbi.choosing.choice import Choice, choose
 from ma_sbi.choosing.held_out import HeldOut, Maker, hold_out
@@ -23,12 +23,11 @@ from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 from ma_sbi.reading import read_context
-from ma_sbi.validation import as_matrix
 
 __all__ = ["fit_corrector"]
 
 # Fewer rows cannot tell a departure from chance.
-FEWEST_ROWS = 8
+FEWEST_ROWS = 16
 # Below this p-value, simulations and calibration rows are of different populations.
 SMALLEST_P = 0.005
 
@@ -61,7 +60,8 @@ def fit_corrector(
         x_sim: Simulations at the same inputs, row by row, shape ``(n, dim_x)``; or several
             of each, ``(n, num_simulations, dim_x)``, which show the simulator's noise.
         simulations: Any number of simulations from the prior, shape
-            ``(num_simulations, dim_x)``: instead of ``x_sim``, or to compare it with.
+            ``(num_simulations, dim_x)``, or a pair ``(theta, x)`` of parameters and
+            simulations: instead of ``x_sim``, or to compare it with.
         density: Log density of the simulations, such as :func:`~ma_sbi.fit_density`
             gives. With it, x itself weighs the candidates (evidence), and a context that
             is wrong can be overruled. It assumes that theta comes from the prior.
@@ -87,8 +87,14 @@ def fit_corrector(
         >>> corrector.correct([[1.0, 0.0]], "The sensor reads high.").round(decimals=3)
         tensor([[0., 0.]])
     """
-    data, gross = read_calibration(context, x_obs, x_sim, simulations, groups)
-    pool = None if simulations is None else as_matrix(simulations, "simulations").double()
+    if hasattr(posterior, "sample_batched"):
+        from ma_sbi.posteriors import from_sbi
+
+        posterior = from_sbi(posterior)
+    pool = Simulations.read(simulations)
+    data, gross = read_calibration(
+        context, x_obs, x_sim, pool, groups, posterior, derive(seed, "calibration")
+    )
     reasons = [data.noise.sentence] if data.paired else ["there are no pairs"]
     if len(gross):
         reasons.append(
@@ -119,10 +125,10 @@ def fit_corrector(
     forward = torch.tensor(
         [name == NOTHING or PROPOSALS[name].is_forward for name in makers]
     )
-    elsewhere = density is not None and _is_elsewhere(data, density, pool, seed)
-    choice = choose(
-        held_out, forward, len(data), evidence=density is not None, doubted=elsewhere
-    )
+    # Without pairs, the density is what proposals were judged by: it cannot count twice.
+    evidence = density is not None and data.paired
+    elsewhere = evidence and _is_elsewhere(data, density, pool, seed)
+    choice = choose(held_out, forward, len(data), evidence=evidence, doubted=elsewhere)
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
@@ -178,7 +184,7 @@ def _targets(
     data: Calibration,
     posterior: Any,
     density: Callable[[Tensor], Tensor] | None,
-    pool: Tensor | None,
+    pool: Simulations | None,
     seed: int | None,
 ) -> list[Target]:
     """Choose what tells forward proposals apart, and what judges all of them."""
@@ -193,21 +199,22 @@ def _targets(
     return [simulated]
 
 
-def _gaussian(pool: Tensor | None) -> Callable[[Tensor], Tensor]:
+def _gaussian(pool: Simulations | None) -> Callable[[Tensor], Tensor]:
+    """Describe simulations by their mean and covariance, where there is no density."""
     assert pool is not None  # noqa: S101 (there is a pool where there are no pairs)
-    covariance = torch.atleast_2d(pool.T.cov())
+    covariance = torch.atleast_2d(pool.x.T.cov())
     jitter = 1e-6 * covariance.diag().mean().clamp(min=1e-12)
     covariance = covariance + jitter * torch.eye(len(covariance)).to(covariance)
-    law = torch.distributions.MultivariateNormal(pool.mean(dim=0), covariance)
-    return lambda x: law.log_prob(x.to(pool))
+    law = torch.distributions.MultivariateNormal(pool.x.mean(dim=0), covariance)
+    return lambda x: law.log_prob(x.to(pool.x))
 
 
 def _is_elsewhere(
-    data: Calibration, density: Any, pool: Tensor | None, seed: int | None
+    data: Calibration, density: Any, pool: Simulations | None, seed: int | None
 ) -> bool:
     """Tell whether theta seems to come from another population than the prior."""
-    reference = pool if pool is not None else _draw(density, seed)
-    if reference is None or not data.paired:
+    reference = pool.x if pool is not None else _draw(density, seed)
+    if reference is None:
         return False
     p_value = population_p_value(data.x_sim[:, 0], reference, seed)
     return p_value <= SMALLEST_P

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from torch import Tensor
 
 from ma_sbi.scaling import column_scale
 
-__all__ = ["Noise", "find_noise"]
+__all__ = ["Noise", "find_noise", "simulator_noise"]
 
 # Standard errors by which a moment must differ from what it is compared with.
 CLEAR = 3.0
+# The simulator's noise is known up to this share.
+ABOUT = 0.25
 # Largest factor by which slopes are corrected for noise in x_sim.
 MOST_CORRECTION = 5.0
 
@@ -66,33 +73,44 @@ class Noise:
         return x_sim.mean(dim=0) + centred @ factor.T * scale
 
 
-def find_noise(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> Noise:
+def find_noise(
+    x_obs: Tensor, x_sim: Tensor, codes: Tensor, simulator: Tensor | None = None
+) -> Noise:
     """Tell noise that is not shared from departure.
 
-    Where each row has several simulations, they show it. Else the second moments do, for a
-    departure that does not depend on x: if noise is shared, ``var(x_obs) - var(x_sim)`` is
-    the variance of the departure, and so is ``var(x_obs - x_sim)``; if x_sim has noise of
-    its own, only the first is. An x_obs that varies clearly less than x_sim has another
-    cause, such as a gain.
+    Where each row has several simulations, they show it. Else there are two signs. Second
+    moments, for a departure that does not depend on x: if noise is shared,
+    ``var(x_obs) - var(x_sim)`` is the variance of the departure, and so is
+    ``var(x_obs - x_sim)``; if x_sim has noise of its own, only the first is. (An x_obs that
+    varies clearly less than x_sim has another cause, such as a gain.) And the simulator's
+    noise, if it is known: ``x_obs - x_sim`` varies twice as much in every column.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``.
         x_sim: Simulations, shape ``(n, num_repeats, dim_x)``.
         codes: Context of each row, shape ``(n,)``; means of contexts do not count.
+        simulator: Variance of the simulator's noise, shape ``(dim_x,)``, if known.
     """
     num_repeats, mean = x_sim.shape[1], x_sim.mean(dim=1)
     scale = column_scale(mean)
     observed, simulated = (_centre(x / scale, codes) for x in (x_obs, mean))
-    freedom = max(1, len(x_obs) - int(codes.max()) - 1)
-    residual = (observed - simulated).square()
-    total = (residual.sum(dim=0) / freedom).clamp(min=1e-200)
+    freedom = len(x_obs) - _num_means(codes)
+    residual = (observed - simulated).square() * len(x_obs) / max(1, freedom)
+    total = residual.mean(dim=0).clamp(min=1e-200)
     if num_repeats > 1:
         of_simulation = (x_sim / scale).var(dim=1).mean(dim=0)
         share = (of_simulation * (1 + 1 / num_repeats) / total).clamp(max=1.0)
         sentence = f"x_sim has {num_repeats} simulations per row, which show its noise"
     else:
-        share, sentence = _from_moments(observed, simulated, residual)
+        known = None if simulator is None else 2 * simulator / scale.square()
+        share = _unshared(observed, simulated, residual, known)
         of_simulation = share * total / 2
+        sentence = (
+            f"x_sim has noise of its own: {share.mean():.0%} of the variance of "
+            "x_obs - x_sim is noise"
+            if share.any()
+            else "x_obs and x_sim seem to share their noise"
+        )
     return Noise(
         share=share,
         variance=share * total * scale.square(),
@@ -101,33 +119,75 @@ def find_noise(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> Noise:
     )
 
 
-def _from_moments(
-    observed: Tensor, simulated: Tensor, residual: Tensor
-) -> tuple[Tensor, str]:
-    departure = (observed.square() - simulated.square()).mean(dim=1)
-    everything = residual.mean(dim=1)
+def _unshared(
+    observed: Tensor, simulated: Tensor, residual: Tensor, known: Tensor | None
+) -> Tensor:
+    """Return the share of noise in the variance of the residual, shape ``(dim_x,)``."""
     none = torch.zeros_like(observed[0])
-    if everything.mean() < 1e-8:
-        return none, "x_obs - x_sim does not vary within a context"
-    excess = departure - everything
+    total = residual.mean(dim=0)
+    if total.mean() < 1e-8:
+        return none
     root = len(observed) ** 0.5
-    is_less = excess.mean() < -CLEAR * excess.std() / root
+    departure = (observed.square() - simulated.square()).mean(dim=1)
+    excess = departure - residual.mean(dim=1)
+    error = excess.std() / root
     is_gain = departure.mean() < -CLEAR * departure.std() / root
-    if not is_less or is_gain:
-        return none, "x_obs and x_sim seem to share their noise"
-    # A standard error less: spread that is not clearly there is none.
-    share = (departure.mean() - departure.std() / root) / everything.mean()
-    share = 1 - share.clamp(0.0, 1.0)
-    sentence = (
-        f"x_sim has noise of its own: {share:.0%} of the variance of x_obs - x_sim is noise"
+    if excess.mean() < -CLEAR * error and not is_gain:
+        # A standard error less: spread that is not clearly there is none.
+        share = (departure.mean() - departure.std() / root) / residual.mean()
+        return none + (1 - share.clamp(0.0, 1.0))
+    if known is None or _repeats(observed - simulated):
+        return none
+    ratio = residual / known.clamp(min=1e-12)
+    alike = _near_one(ratio.mean(dim=1)) and all(map(_near_one, ratio.T))
+    impossible = excess.mean() > -known.mean() + CLEAR * error
+    return torch.ones_like(none) if alike and not impossible else none
+
+
+def _repeats(residual: Tensor) -> bool:
+    """Tell whether a tenth of all residuals occur twice, as noise does not."""
+    apart = torch.cdist(residual, residual).fill_diagonal_(torch.inf)
+    return bool((apart.amin(dim=1) < 1e-4 * residual.std()).double().mean() > 0.1)
+
+
+def _near_one(ratio: Tensor) -> bool:
+    """Tell whether the mean could be one, for what is known to about a quarter."""
+    mean = ratio.mean().clamp(min=1e-12)
+    error = (ratio.std() / len(ratio) ** 0.5 / mean).item()
+    return abs(mean.log().item()) < ABOUT + 2 * error
+
+
+def simulator_noise(theta: Tensor, x: Tensor) -> Tensor:
+    """Estimate the variance of x given theta, shape ``(dim_x,)``.
+
+    Args:
+        theta: Parameters, shape ``(n, dim_theta)``; or several that x may have come from,
+            ``(draws, n, dim_theta)``.
+        x: Simulations at them, shape ``(n, dim_x)``.
+    """
+    theta = theta if theta.ndim == 3 else theta[None]
+    rows = np.tile(np.arange(len(x)), len(theta))
+    model = make_pipeline(
+        StandardScaler(), PolynomialFeatures(2), RidgeCV(np.logspace(-3, 3, 7))
     )
-    return none + share, sentence
+    inputs = theta.double().flatten(end_dim=1).cpu().numpy()
+    outputs = x.double().cpu().numpy()[rows]
+    folds = GroupKFold(min(5, len(x)))
+    predicted = cross_val_predict(model, inputs, outputs, cv=folds, groups=rows)
+    predicted = predicted.reshape(outputs.shape)
+    return torch.from_numpy(((outputs - predicted) ** 2).mean(axis=0)).to(x)
+
+
+def _num_means(codes: Tensor) -> int:
+    """Return how many means are subtracted: of each context, if most of them repeat."""
+    count = codes.bincount()
+    return len(count) if (count > 1).sum() * 2 >= len(count) else 1
 
 
 def _centre(x: Tensor, codes: Tensor) -> Tensor:
     """Subtract the mean of each context; of all rows, if contexts do not repeat."""
-    count = codes.bincount()
-    if (count > 1).sum() * 2 < len(count):
+    if _num_means(codes) == 1:
         return x - x.mean(dim=0)
+    count = codes.bincount()
     total = x.new_zeros(len(count), x.shape[1]).index_add_(0, codes, x)
     return x - (total / count[:, None])[codes]

@@ -25,8 +25,6 @@ __all__ = ["NOTHING", "PROPOSALS", "NothingDeparts", "Proposal"]
 
 # Candidates of one proposal for one observation.
 NUM_DRAWS = 128
-# Kernel widths by which contexts may share residuals.
-WIDTHS = (0.0, 0.3, 1.0, math.inf)
 NOTHING = "nothing departs"
 
 
@@ -71,7 +69,7 @@ class Proposal:
     departure: Departure
     fitting: Callable[[Tensor], Fitting]
     reads_context: bool = True
-    fewest_rows: int = 8
+    fewest_rows: int = 16
     needs_pairs: bool = False
 
     @property
@@ -89,12 +87,13 @@ class Proposal:
         return ComposedCorrector(encoder, self.departure, self.fitting(noise), Mixture())
 
 
-def _pools(width: Any) -> Callable[[Tensor], Fitting]:
-    return lambda noise: ResidualPools(NUM_DRAWS, width, WIDTHS, noise)
+def _pools(width: float) -> Callable[[Tensor], Fitting]:
+    return lambda noise: ResidualPools(NUM_DRAWS, width, noise=noise)
 
 
 def _regression(noise: Tensor) -> Fitting:
-    return RidgeWithResiduals(pools=ResidualPools(NUM_DRAWS, "auto", WIDTHS, noise))
+    pools = ResidualPools(NUM_DRAWS, width=0.0, noise=noise, others=1.0)
+    return RidgeWithResiduals(pools=pools)
 
 
 PROPOSALS: dict[str, Proposal] = {
@@ -105,7 +104,7 @@ PROPOSALS: dict[str, Proposal] = {
         reads_context=False,
     ),
     "shift by context": Proposal(
-        "a shift, the departures seen under the context", Shift(), _pools("auto")
+        "a shift, the departures seen under the context", Shift(), _pools(0.0)
     ),
     "shift by regression": Proposal(
         "a shift that is regressed on the context", Shift(), _regression

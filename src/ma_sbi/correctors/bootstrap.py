@@ -177,6 +177,8 @@ class ResidualPools:
             share, for each column of x or one for all. It is no part of the departure:
             residuals are drawn towards the mean of their pool until the spread of the
             departure and the error of that mean are left.
+        others: How many residuals, of all contexts, a pool has besides its own; so a
+            context that is seen rarely does not seem certain.
     """
 
     paired: ClassVar[Literal[True]] = True
@@ -185,6 +187,7 @@ class ResidualPools:
     width: float | Literal["auto"] = 0.0
     widths: tuple[float, ...] = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, math.inf)
     noise: float | Tensor = 0.0
+    others: float = 0.0
 
     def __post_init__(self) -> None:
         as_count(self.num_draws, "num_draws")
@@ -207,6 +210,7 @@ class ResidualPools:
             atoms=atoms,
             atom=atom,
             noise=torch.as_tensor(self.noise).to(atoms),
+            others=self.others,
             width=0.0 if self.width == "auto" else float(self.width),
             num_draws=self.num_draws,
             seed=int(torch.randint(2**62, (), generator=rng)),
@@ -238,6 +242,7 @@ class ResidualFit:
         atoms: The distinct residuals, shape ``(num_atoms, dim_x)``.
         atom: Which of them each residual is, shape ``(n,)``.
         noise: Share of their variance that is no departure.
+        others: Residuals of all contexts that a pool has besides its own.
         width: Kernel width in median distances of contexts.
         num_draws: Most hypotheses per context.
         seed: Of the draws.
@@ -249,6 +254,7 @@ class ResidualFit:
     atoms: Tensor
     atom: Tensor
     noise: Tensor
+    others: float
     width: float
     num_draws: int
     seed: int
@@ -330,7 +336,7 @@ class ResidualFit:
                 stacklevel=2,
             )
         kernel[unlike] = 1.0
-        return kernel[:, self.codes]
+        return kernel[:, self.codes] + self.others / len(self.codes)
 
     def _draw(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Choose departures of one context, with their probabilities."""

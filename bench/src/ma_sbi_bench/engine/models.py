@@ -70,6 +70,7 @@ def kinds() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
     All but ``"density"``, that of the simulations, are posteriors.
     """
     # Imported late: sbi takes seconds, and many cells need no posterior.
+    from ma_sbi import fit_density, load_density
     from ma_sbi.posteriors import fit_ddpm, fit_flow, load_ddpm, load_flow
     from ma_sbi.saving import read
     from ma_sbi_bench.methods import NNPE, Materials, Simulations
@@ -92,34 +93,23 @@ def kinds() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
         given = Materials(prior=prior, simulations=Simulations(theta, x))
         return NNPE(partial(fit_maf, **options)).fit(given, seed=seed)
 
+    def fit_first(
+        prior: Distribution,
+        theta: Tensor,
+        x: Tensor,
+        *,
+        most_simulations: int | None = None,
+        **options: Any,
+    ) -> Any:
+        return fit_density(x[:most_simulations], **options)
+
     return {
         "ddpm": (fit_ddpm, load_ddpm),
         "maf": (fit_maf, load_flow),
         "embedded": (fit_embedded, load_embedded),
         "nnpe": (fit_nnpe, load_nnpe),
-        "density": (_fit_density, _load_density),
+        "density": (fit_first, lambda path, prior: load_density(path)),
     }
-
-
-def _fit_density(
-    prior: Distribution,
-    theta: Tensor,
-    x: Tensor,
-    *,
-    seed: int,
-    most_simulations: int | None = None,
-    **options: Any,
-) -> Any:
-    """Train a density of the simulations, or of the first of them."""
-    from ma_sbi import fit_density
-
-    return fit_density(x[:most_simulations], seed=seed, **options)
-
-
-def _load_density(path: Path, prior: Distribution) -> Any:
-    from ma_sbi import load_density
-
-    return load_density(path)
 
 
 def _embedding_net(dim_x: int, dim_theta: int) -> torch.nn.Module:

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from sklearn.base import clone
 from torch import Tensor
 
+from ma_sbi import fit_corrector, fit_density
 from ma_sbi.context import Entries
 from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector
 from ma_sbi.correctors.decomposition import decompose
@@ -111,9 +112,6 @@ class DefaultMASBI(CorrectingMethod):
         return known | more if self.density == "fit" else known
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
-        # Until the library has them, all else must work without.
-        from ma_sbi import fit_corrector, fit_density
-
         super()._fit(materials, seed)
         density = self.density
         if density == "fit":

@@ -116,16 +116,17 @@ class NeverWorse(Experiment):
         if cell.method == "exact":
             return ()
         if cell.method == "nnpe":
-            return (replace(backbone_of(cell), kind="nnpe"),)
+            return (nnpe_of(cell),)
         if cell.backbone == EXACT_PARTS:
             return ()
         known = backbone_of(cell)
         return (known, density_of(cell)) if cell.method == DEFAULT else (known,)
 
     def cost(self, cell: Cell) -> float:
-        """Guess seconds from the number of candidates."""
-        many = cell.method in ("stochastic", DEFAULT, WITHOUT_DENSITY)
-        return 60.0 if many else 200.0 if cell.task in EXACT_IF_CERTAIN else 5.0
+        """Guess seconds: Bayes' rule is slow, then what has many candidates."""
+        if cell.method == "exact":
+            return 300.0 if cell.task in EXACT_IF_CERTAIN else 5.0
+        return 60.0 if cell.method in ("stochastic", DEFAULT, WITHOUT_DENSITY) else 10.0
 
     def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Score the method on every calibration set."""
@@ -160,9 +161,14 @@ def set_seed(seed: int, number: int) -> int:
     return derived
 
 
+def nnpe_of(cell: Cell) -> Backbone:
+    """Name NNPE's posterior, which depends on the simulations alone."""
+    return replace(backbone_of(cell), kind="nnpe")
+
+
 def density_of(cell: Cell) -> Backbone:
     """Name the density of the simulations that the posterior of a cell was trained on."""
-    options = {"most_simulations": MOST_SIMULATIONS}
+    options = {"most_simulations": MOST_SIMULATIONS} | cell.settings["training"]
     return replace(backbone_of(cell), kind="density", options=options)
 
 
@@ -211,8 +217,7 @@ def _has_meaning(world: str, condition: Condition, method: str) -> bool:
 def _fits(cell: Cell, task: Task, models: Models) -> Callable[[World, int], Method]:
     """Return the function that fits the method of a cell to a calibration set."""
     if cell.method == "nnpe":
-        (backbone,) = NeverWorse().backbones(cell)
-        trained = models.posterior(backbone)
+        trained = models.posterior(nnpe_of(cell))
         return lambda world, seed: trained
     exact = cell.backbone == EXACT_PARTS
     posterior = exact_posterior(task) if exact else models.posterior(backbone_of(cell))
