@@ -109,6 +109,7 @@ def demo(
         f"The shifts were learned from {calibration} notes with a relative error of "
         f"{result.shift_error:.1e}; no true parameter was used."
     )
+    console.print(f"\nWhy this corrector:\n{result.why}\n", markup=False, highlight=False)
 
     file = out / "posteriors.png"
     first = {name: values[:, :, 0] for name, values in result.draws.items()}

@@ -17,6 +17,7 @@ from ma_sbi.correctors.decomposition import (
 from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Evidence, Inference, Mixture, Point
+from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.matching import Matching, MatchingAssumption, MatchingCorrector
 from ma_sbi.correctors.network import Network
 from ma_sbi.correctors.ridge import Ridge
@@ -48,6 +49,7 @@ __all__ = [
     "Preflight",
     "ResidualPools",
     "Ridge",
+    "RidgeWithResiduals",
     "Shift",
     "ShiftCorrector",
     "Triples",
