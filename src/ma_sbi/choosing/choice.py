@@ -65,7 +65,8 @@ def choose(
     if evidence:
         weighed = [_weigh_forward(first.at(rows).of(forward), num_rows) for rows in kinds]
         gain = _gain(last.of(forward), held_out.seen, plain, weighed)
-        use = gain[0] > (0.0 if doubted else -2 * gain[1])
+        # As little as one row in all is no reason to do without.
+        use = gain[0] > (0.0 if doubted else -2 * gain[1] - 1 / num_rows)
     chosen = [
         _stack_all(last.at(rows), forward, weight, evidence=use)
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)

@@ -110,8 +110,7 @@ def fit_corrector(
     reasons = [data.noise.sentence] if data.paired else ["there are no pairs"]
     if len(gross):
         reasons.append(
-            f"{len(gross)} rows lie far from all others and were left out (first: row "
-            f"{int(gross[0])})"
+            f"rows far from all others, left out: {len(gross)} (first: row {int(gross[0])})"
         )
     known = distinct(data.entries)[0]
     if len(data) < FEWEST_ROWS or len(np.unique(data.groups)) < 2:

@@ -8,7 +8,7 @@ from torch import Tensor
 __all__ = ["drop_idle", "stack"]
 
 
-def stack(scores: Tensor, prior: Tensor | None = None, *, max_steps: int = 500) -> Tensor:
+def stack(scores: Tensor, *, max_steps: int = 500) -> Tensor:
     r"""Find the weights that maximise the log score of a mixture.
 
     .. math:: \hat w = \arg\max_w \sum_i \log \sum_c w_c\, p_c(y_i)

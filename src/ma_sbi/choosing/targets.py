@@ -59,7 +59,7 @@ class Parameters(Target):
     words = "parameters drawn from the posterior at x_sim"
 
     def __init__(self, posterior: Any, x_sim: Tensor, seed: int | None) -> None:
-        self.posterior = posterior
+        self.posterior = posterior.quick() if hasattr(posterior, "quick") else posterior
         self.theta = posterior.sample(
             NUM_DRAWS, x_sim.float(), seed=derive(seed, "parameters")
         )

@@ -55,8 +55,9 @@ class Why:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.inference} over {self.num_rows} calibration rows, "
-            f"encoder {self.encoder}, scored by {self.scored_by}",
+            f"{self.inference}, from {self.num_rows} calibration rows",
+            f"context: {self.encoder}",
+            f"scored by {self.scored_by}",
             f"{'':24}{'score':>16}{'weight':>9}{'new context':>13}",
         ]
         for one in self.tried:

@@ -7,6 +7,7 @@ approximated by importance resampling from the prior, with a warning.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from ma_sbi.randomness import seeded
 __all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
 
 MAX_DRAWS = 10_000
+# Enough to normalise a density to about a tenth.
+FEW_DRAWS = 100
 
 Draw = Callable[[int, Tensor], Tensor]
 LogProb = Callable[[Tensor, Tensor], Tensor]
@@ -51,6 +54,13 @@ class DenseTruncated(Truncated):
 
     leakage_samples = 2_000
     _last_acceptance: tuple[bytes, Tensor] | None = None
+
+    def quick(self) -> DenseTruncated:
+        """Return the same posterior, with a density that is normalised by few draws."""
+        rough = copy.copy(self)
+        rough.leakage_samples = min(self.leakage_samples, FEW_DRAWS)
+        rough._last_acceptance = None
+        return rough
 
     @abstractmethod
     def _density(self, theta: Tensor, x: Tensor) -> Tensor:
