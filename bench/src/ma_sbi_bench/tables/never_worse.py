@@ -6,7 +6,7 @@ with test rows of its own, which all methods share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -69,8 +69,9 @@ EXACT_IF_CERTAIN = ("slcp", "sir_delay")
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels of the central intervals whose coverage is measured."""
 MOST_SIMULATIONS = 20_000
-# Candidates of so many rows are scored together, to bound the memory.
-ROWS_AT_ONCE = 50
+# Candidates of so many rows are scored together, to bound the memory: on SIR each candidate
+# of a row may be a matrix of 154 x 154.
+ROWS_AT_ONCE = 20
 
 
 class NeverWorse(Experiment):
@@ -242,27 +243,29 @@ def _fits(cell: Cell, task: Task, models: Models) -> Callable[[World, int], Meth
 
 def _score(method: Method, world: World) -> Tensor:
     """Evaluate the true parameters of all test rows, some rows at a time."""
-    test, x = world.test, _read(method, world)
-    return torch.cat(
-        [
-            log_score(
-                method,
-                test.theta[rows],
-                x[rows],
-                context=[test.context[row] for row in rows.tolist()],
-            )
-            for rows in torch.arange(len(x)).split(ROWS_AT_ONCE)
-        ]
-    )
+    theta = world.test.theta
+    scores = [
+        log_score(method, theta[rows], x, context=context)
+        for rows, x, context in _blocks(method, world, len(theta))
+    ]
+    return torch.cat(scores)
 
 
 def _cover(method: Method, world: World, cell: Cell, seed: int) -> Tensor:
-    """Measure the coverage of the first rows."""
-    rows, test = slice(cell.settings["covered"]), world.test
-    x, num_draws = _read(method, world)[rows], cell.settings["draws"]
-    draws = method.sample(num_draws, x, test.context[rows], seed=derive(seed, "draws"))
-    return coverage(draws, test.theta[rows])
+    """Measure the coverage of the first rows, some rows at a time."""
+    num_rows, num_draws = cell.settings["covered"], cell.settings["draws"]
+    draws = [
+        method.sample(num_draws, x, context, seed=derive(seed, f"draws {rows.start}"))
+        for rows, x, context in _blocks(method, world, num_rows)
+    ]
+    return coverage(torch.cat(draws, dim=1), world.test.theta[:num_rows])
 
 
-def _read(method: Method, world: World) -> Tensor:
-    return world.test.x_sim if method.reads == "x_sim" else world.test.x_obs
+def _blocks(
+    method: Method, world: World, num_rows: int
+) -> Iterator[tuple[slice, Tensor, list[str]]]:
+    """Give what a method reads of the first test rows, block by block."""
+    x = world.test.x_sim if method.reads == "x_sim" else world.test.x_obs
+    for start in range(0, num_rows, ROWS_AT_ONCE):
+        rows = slice(start, min(start + ROWS_AT_ONCE, num_rows))
+        yield rows, x[rows], world.test.context[rows]
