@@ -28,6 +28,8 @@ FLOWS = {"nsf": zuko.flows.NSF, "maf": zuko.flows.MAF}
 NUM_TRANSFORMS = {"nsf": 2, "maf": 5}
 LEAST_SIMULATIONS = 100
 LEAST_HIDDEN = 64
+MOST_SPLINES = 32
+"""Columns beyond which splines take too long to train."""
 HEAVY_SHARE = 1e-3
 """Weight of the heavy-tailed part: it costs 0.001 nats where simulations lie."""
 SLACK = 2.0
@@ -39,7 +41,7 @@ BLOCK_ENTRIES = 40_000
 def fit_density(
     x: Any,
     *,
-    flow: Literal["nsf", "maf"] = "nsf",
+    flow: Literal["nsf", "maf"] | None = None,
     num_transforms: int | None = None,
     hidden: Sequence[int] | None = None,
     learning_rate: float = 5e-3,
@@ -56,7 +58,8 @@ def fit_density(
     Args:
         x: Simulations at parameters from the prior, shape ``(n, dim_x)``; at least 100.
         flow: ``"nsf"``, a neural spline flow, or ``"maf"``, a masked autoregressive flow
-            that is ten times as fast to evaluate and less flexible.
+            that is ten times as fast to evaluate and less flexible. If None, the second
+            for more than 32 columns.
         num_transforms: Number of transforms; 2 for nsf, 5 for maf if None.
         hidden: Widths of the hidden layers of each transform; two layers of ``2 dim_x``,
             but at least 64, if None. Less than ``dim_x`` leaves dependences out.
@@ -75,7 +78,7 @@ def fit_density(
     Raises:
         ValueError: If x is not a finite matrix of at least 100 rows that differ.
     """
-    if flow not in FLOWS:
+    if flow is not None and flow not in FLOWS:
         raise ValueError(f"flow must be one of {sorted(FLOWS)}, got {flow!r}")
     for count, name in (
         (batch_size, "batch_size"),
@@ -91,6 +94,8 @@ def fit_density(
     device = default_device(device)
     lower, upper, columns = _check_simulations(x, double_device(device))
     dim = lower.shape[1]
+    if flow is None:
+        flow = "nsf" if dim <= MOST_SPLINES else "maf"
     if num_transforms is None:
         num_transforms = NUM_TRANSFORMS[flow]
     if hidden is None:

@@ -164,7 +164,9 @@ def set_seed(seed: int, number: int) -> int:
 
 def nnpe_of(cell: Cell) -> Backbone:
     """Name NNPE's posterior, which depends on the simulations alone."""
-    return replace(backbone_of(cell), kind="nnpe")
+    known = backbone_of(cell)
+    num = min(known.num_simulations, MOST_SIMULATIONS)
+    return replace(known, kind="nnpe", num_simulations=num)
 
 
 def density_of(cell: Cell) -> Backbone:
