@@ -69,7 +69,7 @@ EXACT_IF_CERTAIN = ("slcp", "sir_delay")
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels of the central intervals whose coverage is measured."""
 MOST_SIMULATIONS = 20_000
-# A quick run has the condition with the fastest fits, and densities that are hardly trained.
+# A quick run has the condition with the fastest fits, and densities hardly trained.
 QUICK_CONDITIONS = ("20 triples",)
 QUICK_EPOCHS = 5
 # Candidates of so many rows are scored together, to bound the memory: on SIR each candidate
