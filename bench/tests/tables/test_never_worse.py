@@ -52,10 +52,11 @@ def test_every_method_is_tried_wherever_a_condition_has_a_meaning():
     for world in WORLDS:
         without = {"regimes 17:1:1:1", "a regime never seen"}
         expected = set(CONDITIONS) - (without if world == "slcp_continuous" else set())
-        found = {cell.settings["condition"] for cell in cells_of(world)}
+        found = {cell.settings["condition"] for cell in cells_of(world, Budget())}
         assert found == expected
         for condition in found:
-            methods = {cell.method for cell in cells_of(world, condition=condition)}
+            found_here = cells_of(world, Budget(), condition=condition)
+            methods = {cell.method for cell in found_here}
             assert methods - {"exact"} == METHODS
 
 
@@ -105,7 +106,7 @@ def test_seeds_of_sets_are_used_by_no_other_table():
 def finished(tmp_path_factory):
     cells = cells_of(
         "gaussian_linear",
-        condition="start",
+        condition="20 triples",
         methods=("npe", "ma_sbi", "stochastic", "oracle", "exact"),
     )
     return finish(TABLE, tmp_path_factory.mktemp("never_worse"), cells)
@@ -119,7 +120,9 @@ def test_scores_are_the_closed_form_on_the_rows_that_all_share(finished):
         ]
         (values,) = found["values"]
         for number, value in enumerate(values):
-            test = draw_world(task, CONDITIONS["start"], 20, seed=set_seed(0, number)).test
+            test = draw_world(
+                task, CONDITIONS["20 triples"], 20, seed=set_seed(0, number)
+            ).test
             posterior = torch.distributions.Normal(getattr(test, data) / 2, math.sqrt(0.05))
             expected = posterior.log_prob(test.theta).sum(dim=1).mean().item()
             assert value == pytest.approx(expected, abs=1e-4)
@@ -323,7 +326,7 @@ def test_the_default_is_given_the_density_or_none(monkeypatch):
 
     monkeypatch.setattr(ma_sbi, "fit_corrector", fit)
     monkeypatch.setattr(ma_sbi, "fit_density", no_density)
-    place = {"condition": "right 100 %", "methods": ("ma_sbi", DEFAULT, WITHOUT_DENSITY)}
+    place = {"condition": "20 triples", "methods": ("ma_sbi", DEFAULT, WITHOUT_DENSITY)}
     point, with_density, without = (
         TABLE.run(cell, Models("nowhere")) for cell in cells_of("gaussian_linear", **place)
     )

@@ -69,6 +69,9 @@ EXACT_IF_CERTAIN = ("slcp", "sir_delay")
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels of the central intervals whose coverage is measured."""
 MOST_SIMULATIONS = 20_000
+# A quick run has the condition with the fastest fits, and densities hardly trained.
+QUICK_CONDITIONS = ("20 triples",)
+QUICK_EPOCHS = 5
 # Candidates of so many rows are scored together, to bound the memory: on SIR each candidate
 # of a row may be a matrix of 154 x 154.
 ROWS_AT_ONCE = 20
@@ -85,7 +88,7 @@ class NeverWorse(Experiment):
             self._cell(budget, world, condition, method, seed)
             for seed in budget.seeds_of()
             for world in WORLDS
-            for condition in CONDITIONS
+            for condition in (QUICK_CONDITIONS if budget.quick else CONDITIONS)
             for method in (*METHODS, "nnpe", "exact")
             if _has_meaning(world, CONDITIONS[condition], method)
         ]
@@ -171,7 +174,9 @@ def nnpe_of(cell: Cell) -> Backbone:
 
 def density_of(cell: Cell) -> Backbone:
     """Name the density of the simulations that the posterior of a cell was trained on."""
-    options = {"most_simulations": MOST_SIMULATIONS} | cell.settings["training"]
+    options = {"most_simulations": MOST_SIMULATIONS}
+    if cell.settings["training"]:
+        options["max_epochs"] = QUICK_EPOCHS
     return replace(backbone_of(cell), kind="density", options=options)
 
 
