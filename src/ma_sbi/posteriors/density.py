@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import zuko
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from ma_sbi.posteriors.columns import Columns, cells
 from ma_sbi.posteriors.heavy_tailed import HeavyTailed
+from ma_sbi.posteriors.training import Training
 from ma_sbi.posteriors.unconstrained import default_device
 from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.saving import read, write
-from ma_sbi.validation import as_count, as_matrix, check_positive, double_device
+from ma_sbi.validation import as_count, as_matrix, double_device
 
 __all__ = ["SimulationDensity", "fit_density", "load_density"]
 
@@ -83,7 +81,7 @@ def fit_density(
         raise ValueError(
             f"validation_fraction must lie between 0 and 1, got {validation_fraction!r}"
         )
-    training = _Training(learning_rate, batch_size, patience, max_epochs, show_progress)
+    training = Training(learning_rate, batch_size, patience, max_epochs, show_progress)
     device = default_device(device)
     lower, upper, columns = _check_simulations(x, double_device(device))
     dim = lower.shape[1]
@@ -284,84 +282,6 @@ def _build(settings: dict[str, Any], dim: int) -> nn.Module:
 def _spread(lower: Tensor, upper: Tensor) -> Tensor:
     """Draw uniformly from each cell."""
     return torch.lerp(lower, upper, torch.rand_like(lower))
-
-
-@dataclass(frozen=True)
-class _Training:
-    """Adam until the loss of held-out rows no longer falls; the best weights are kept."""
-
-    learning_rate: float
-    batch_size: int
-    patience: int
-    max_epochs: int
-    show_progress: bool
-
-    def __post_init__(self) -> None:
-        check_positive(self.learning_rate, "learning_rate")
-        for name in ("batch_size", "patience", "max_epochs"):
-            as_count(getattr(self, name), name)
-
-    def run(self, network: nn.Module, draw: Callable[[], Tensor], held_out: Tensor) -> None:
-        """Train the network on ``draw()``, the rows of an epoch."""
-        average = _Average(network)
-        optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
-        best, best_epoch, state = math.inf, 0, network.state_dict()
-        for epoch in tqdm(
-            range(self.max_epochs), "Density", disable=not self.show_progress
-        ):
-            x = draw()
-            for rows in torch.randperm(len(x), device=x.device).split(self.batch_size):
-                loss = -network().log_prob(x[rows]).mean()
-                optimiser.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-                optimiser.step()
-                average.update(network)
-            held_out_loss = -_log_prob(average.network, held_out).mean().item()
-            if held_out_loss < best:
-                best, best_epoch = held_out_loss, epoch
-                state = copy.deepcopy(average.network.state_dict())
-            if epoch - best_epoch >= self.patience:
-                break
-        else:
-            warnings.warn(
-                f"training stopped at max_epochs={self.max_epochs}, before the held-out "
-                f"loss had gone {self.patience} epochs without improving; it may not have "
-                "converged",
-                stacklevel=3,
-            )
-        if best == math.inf:
-            raise RuntimeError("training diverged; lower learning_rate")
-        network.load_state_dict(state)
-        network.eval().requires_grad_(requires_grad=False)
-
-
-class _Average:
-    """A running average of the weights of a network.
-
-    It has less of the noise of single steps: on Gaussians, mixtures and two moons it is a
-    third nearer to the true density.
-    """
-
-    memory = 0.99
-
-    def __init__(self, network: nn.Module) -> None:
-        self.network = copy.deepcopy(network).requires_grad_(requires_grad=False)
-        self.steps = 0
-
-    def update(self, network: nn.Module) -> None:
-        self.steps += 1
-        # The first steps are forgotten sooner.
-        share = 1 - min(self.memory, self.steps / (10 + self.steps))
-        pairs = zip(self.network.parameters(), network.parameters(), strict=True)
-        for average, weight in pairs:
-            average.lerp_(weight.detach(), share)
-
-
-def _log_prob(network: nn.Module, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        blocks = x.split(_block_rows(x.shape[1]))
-        return torch.cat([network().log_prob(rows) for rows in blocks])
 
 
 def _block_rows(dim: int) -> int:
