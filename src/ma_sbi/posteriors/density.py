@@ -244,7 +244,7 @@ class SimulationDensity:
                 flow.to(x).masked_fill(~near, -torch.inf) + math.log1p(-HEAVY_SHARE),
                 self.heavy.log_prob(distance) + math.log(HEAVY_SHARE),
             )
-            return log_prob + self.columns.log_abs_det - self.columns.penalty(x)
+            return log_prob + self.columns.log_abs_det(x) - self.columns.penalty(x)
 
     def __repr__(self) -> str:
         return (
