@@ -193,19 +193,15 @@ def _as_repeats(x_sim: Any, observed: Tensor) -> Tensor:
 
 def _find_gross(x_obs: Tensor, x_sim: Tensor) -> Tensor:
     """Find rows whose departure is far beyond the range of x, and unlike any other."""
-    scale = column_scale(x_sim)
-    if not (x_sim != x_sim[0]).any():  # no pairs: one mean for all
-        scale = _robust_scale(x_obs)
-    delta = (x_obs - x_sim) / scale
-    size = (delta - delta.median(dim=0).values).abs().amax(dim=1)
+    delta = x_obs - x_sim
+    away = (delta - delta.median(dim=0).values).abs()
+    # In units of x, or of what nine in ten departures are within, if that is more.
+    usual = away.quantile(0.9, dim=0)
+    scale = torch.maximum(x_sim.std(dim=0).nan_to_num(), usual)
+    size = (away / scale.clamp(min=1e-200)).amax(dim=1)
     far = size > GROSS * (1 + size.median())
     for row in far.nonzero().flatten().tolist():
-        apart = (delta - delta[row]).abs().amax(dim=1)
+        apart = ((delta - delta[row]).abs() / scale.clamp(min=1e-200)).amax(dim=1)
         # Itself and one more: a regime seen twice is a regime.
         far[row] = bool(apart.sort().values[1] > size[row] / 4)
     return far
-
-
-def _robust_scale(x: Tensor) -> Tensor:
-    spread = (x - x.median(dim=0).values).abs().median(dim=0).values * 1.4826
-    return torch.where(spread > 0, spread, column_scale(x))

@@ -23,6 +23,9 @@ FEWEST_SCORED = 5
 # costs little to keep one.
 DROPPED = 1.0
 DROPPED_BY_EVIDENCE = 0.1
+# Nats per row that evidence may seem to cost, since it can do what calibration does not
+# show: overrule a context that is wrong.
+MOST_SLACK = 0.05
 
 
 @dataclass(frozen=True)
@@ -65,18 +68,20 @@ def choose(
     if evidence:
         weighed = [_weigh_forward(first.at(rows).of(forward), num_rows) for rows in kinds]
         gain = _gain(last.of(forward), held_out.seen, plain, weighed)
-        # As little as one row in all is no reason to do without.
-        use = gain[0] > (0.0 if doubted else -2 * gain[1] - 1 / num_rows)
+        # A loss within its error, or of as little as one row in all, is none.
+        slack = min(2 * gain[1], MOST_SLACK) + 1 / num_rows
+        use = gain[0] > (0.0 if doubted else -slack)
     chosen = [
         _stack_all(last.at(rows), forward, weight, evidence=use)
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)
     ]
     num_contexts = int(held_out.codes.max()) + 1
     if num_contexts > 1:
-        # One more context, of which nothing is known but that nothing departed.
-        unseen = chosen[1] * num_contexts / (num_contexts + 1)
-        unseen[0] += 1 / (num_contexts + 1)
-        chosen[1] = unseen
+        # Two more contexts, as it were: so many have been seen, not as many as rows. In
+        # one nothing departed, in the other what departs elsewhere.
+        unseen = num_contexts * chosen[1]
+        unseen[:2] += 1
+        chosen[1] = unseen / unseen.sum()
     return Choice(chosen[0], chosen[1], use, gain)
 
 

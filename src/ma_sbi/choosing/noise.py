@@ -133,9 +133,8 @@ def _unshared(
     error = excess.std() / root
     is_gain = departure.mean() < -CLEAR * departure.std() / root
     if excess.mean() < -CLEAR * error and not is_gain:
-        # A standard error less: spread that is not clearly there is none.
-        share = (departure.mean() - departure.std() / root) / residual.mean()
-        return none + (1 - share.clamp(0.0, 1.0))
+        departing = (departure.mean() / residual.mean()).clamp(0.0, 1.0)
+        return none + (1 - departing)
     if known is None or _repeats(observed - simulated):
         return none
     ratio = residual / known.clamp(min=1e-12)

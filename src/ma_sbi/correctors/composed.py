@@ -107,8 +107,13 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         self._check_fitted()
         x = as_matrix(x, "x", dim=self.dim_x_)
-        coefficients, log_weight = self._hypotheses(as_entries(context, num_rows=len(x)))
+        coefficients, log_weight, offset = self._hypotheses(
+            as_entries(context, num_rows=len(x))
+        )
         corrected, log_abs_det = self.departure_.undo(x, coefficients.to(x))
+        if offset is not None:
+            corrected = corrected - offset.to(x)
+            log_abs_det = log_abs_det.expand(len(offset), -1)
         return self.inference_(Corrections(corrected, log_weight.to(x), log_abs_det))
 
     def shift(self, context: Context) -> Tensor:
@@ -123,14 +128,18 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
                 f"{type(self.departure_).__name__} departures depend on x, so there is "
                 "no shift given the context alone; use correct(x, context)"
             )
-        coefficients, log_weight = self._hypotheses(as_entries(context))
-        weighted = coefficients[:, :, 0] * log_weight.exp()[..., None]
-        return weighted.sum(dim=0).float()
+        coefficients, log_weight, offset = self._hypotheses(as_entries(context))
+        shift = coefficients[:, :, 0] + (0 if offset is None else offset)
+        return (shift * log_weight.exp()[..., None]).sum(dim=0).float()
 
     def _hypotheses(self, entries: Any) -> Hypotheses:
         uniques, codes = distinct(entries)
-        coefficients, log_weight = self.fitted_(encode(self.encoder_, uniques))
-        return Hypotheses(coefficients[:, codes], log_weight[:, codes])
+        coefficients, log_weight, offset = self.fitted_(encode(self.encoder_, uniques))
+        return Hypotheses(
+            coefficients[:, codes],
+            log_weight[:, codes],
+            None if offset is None else offset[:, codes],
+        )
 
     def _check_data(
         self, fitting: Fitting, x_obs: Any, x_sim: Any, simulations: Any

@@ -77,12 +77,16 @@ class Hypotheses(NamedTuple):
     """Possible coefficients of the departure, given the context.
 
     Attributes:
-        coefficients: Coefficients of the departure, shape ``(K, n, num_basis, dim_x)``.
+        coefficients: Coefficients of the departure, shape ``(K, n, num_basis, dim_x)``; or
+            ``(1, n, num_basis, dim_x)``, if the hypotheses differ in their offset alone.
         log_weight: Log probability of each, shape ``(K, n)``; sums to one over K.
+        offset: What is added to the departure whatever x is, shape ``(K, n, dim_x)``;
+            nothing if None.
     """
 
     coefficients: Tensor
     log_weight: Tensor
+    offset: Tensor | None = None
 
     @classmethod
     def single(cls, coefficients: Tensor) -> Hypotheses:

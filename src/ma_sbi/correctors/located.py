@@ -50,8 +50,6 @@ class LocatedFit:
 
     def __call__(self, encoding: Tensor) -> Hypotheses:
         """Map contexts ``(n, dim_z)`` to hypotheses."""
+        around, log_weight, _ = self.residuals(encoding)
         location = self.location(encoding).coefficients
-        around, log_weight = self.residuals(encoding)
-        coefficients = location.repeat(len(around), 1, 1, 1)
-        coefficients[:, :, 0] += around[:, :, 0]  # the first basis function is one
-        return Hypotheses(coefficients, log_weight)
+        return Hypotheses(location, log_weight, offset=around[:, :, 0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ normal density has 0.4). It widens the cell of an atom among continuous values, 
 the next value may be arbitrarily near."""
 TOLERANCE = 0.01
 """Where the penalty for leaving a constant column sets in, relative to the constant."""
+LONG_TAIL = 10.0
 FARTHEST = 1e12
 """Standard deviations beyond which all points count as equally far: float32 holds their
 squares."""
@@ -62,18 +63,30 @@ def cells(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Columns:
-    """Mean and scale of each column; float64, since the mean may be large.
+    r"""Columns on a scale that a flow can learn on; float64, since means may be large.
+
+    .. math:: t = (x - c) / w, \qquad z = (t - m) / s
+
+    Where a column has a long tail (its farthest value lies ten widths from the median),
+    ``asinh(t)`` takes the place of ``t``, which grows like a logarithm. On three lognormal
+    columns of log deviation 2 that brings the error of a flow from 0.96 to XX nats.
 
     Attributes:
-        mean: Shape ``(dim_x,)``.
-        scale: Standard deviations, shape ``(dim_x,)``; for a constant column the
-            difference from which on it is punished.
+        center: Shape ``(dim_x,)``.
+        width: Shape ``(dim_x,)``; for a constant column the difference from which on it
+            is punished.
+        mean: Mean of ``t``, shape ``(dim_x,)``.
+        scale: Standard deviation of ``t``, shape ``(dim_x,)``.
         varies: Which columns are not constant, shape ``(dim_x,)``.
+        long: Which columns have a long tail, shape ``(dim_x,)``.
     """
 
+    center: Tensor
+    width: Tensor
     mean: Tensor
     scale: Tensor
     varies: Tensor
+    long: Tensor
 
     @classmethod
     def of(cls, lower: Tensor, upper: Tensor, *, rounding: float) -> Columns:
@@ -84,36 +97,61 @@ class Columns:
             upper: Upper ends.
             rounding: Relative error of the values: a column that varies less is constant.
         """
-        middle = (lower + upper) / 2
-        mean = middle.mean(dim=0)
-        variance = (middle - mean).square() + (upper - lower).square() / 12
+        mean, scale = _moments(lower, upper)
+        ordered = ((lower + upper) / 2).sort(dim=0).values
+        low, median, high = ordered[
+            [int(share * len(lower)) for share in (0.16, 0.5, 0.84)]
+        ]
+        width = (high - low) / 2
+        farthest = torch.maximum(median - ordered[0], ordered[-1] - median)
+        long = (width > 0) & (farthest > LONG_TAIL * width)
         largest = torch.maximum(lower.abs(), upper.abs()).amax(dim=0)
         varies = upper.amax(dim=0) - lower.amin(dim=0) > rounding * largest
         tolerance = TOLERANCE * torch.where(largest > 0, largest, 1.0)
-        scale = torch.where(varies, variance.mean(dim=0).sqrt(), tolerance)
-        return cls(mean, scale, varies)
-
-    @property
-    def log_abs_det(self) -> Tensor:
-        """Log determinant of the standardisation of the columns that vary, a scalar."""
-        return -self.scale[self.varies].log().sum()
+        columns = cls(
+            center=torch.where(long, median, mean),
+            width=torch.where(varies, torch.where(long, width, scale), tolerance),
+            mean=torch.zeros_like(mean),
+            scale=torch.ones_like(scale),
+            varies=varies,
+            long=long & varies,
+        )
+        mean, scale = _moments(columns._straighten(lower), columns._straighten(upper))
+        return replace(columns, mean=mean, scale=torch.where(varies, scale, 1.0))
 
     def standardise(self, x: Tensor) -> Tensor:
-        """Standardise the columns that vary, ``(n, dim_x)`` to ``(n, num_varying)``."""
-        x, mean, scale = (values[..., self.varies] for values in (x, self.mean, self.scale))
-        return ((x - mean) / scale).clamp(-FARTHEST, FARTHEST)
+        """Give z of the columns that vary, ``(n, dim_x)`` to ``(n, num_varying)``."""
+        standardised = (self._straighten(x) - self.mean) / self.scale
+        return standardised[:, self.varies].clamp(-FARTHEST, FARTHEST)
+
+    def log_abs_det(self, x: Tensor) -> Tensor:
+        """Give the log determinant of ``dz / dx``, ``(n, dim_x)`` to ``(n,)``."""
+        long = self.long
+        stretch = (self.width * self.scale)[self.varies].log().sum()
+        ratio = ((x[:, long] - self.center[long]) / self.width[long]).abs()
+        # log(1 + t^2) / 2, without the square of what is far away.
+        return -stretch - torch.logaddexp(2 * ratio.log(), ratio.new_zeros(())).sum(1) / 2
 
     def invert(self, standardised: Tensor) -> Tensor:
-        """Undo the standardisation, and put constant columns in their place."""
-        x = self.mean.repeat(len(standardised), 1)
-        scale = self.scale[self.varies]
-        x[:, self.varies] = standardised * scale + self.mean[self.varies]
-        return x
+        """Give x of z, with constant columns in their place."""
+        straight = self.mean.repeat(len(standardised), 1)
+        straight[:, self.varies] += standardised * self.scale[self.varies]
+        ratio = torch.where(self.long, straight.sinh(), straight)
+        return ratio * self.width + self.center
 
     def penalty(self, x: Tensor) -> Tensor:
         """Punish rows that leave constant columns; zero at the constants, ``(n,)``."""
-        x, mean, scale = (
-            values[..., ~self.varies] for values in (x, self.mean, self.scale)
-        )
-        off = ((x - mean) / scale).clamp(-FARTHEST, FARTHEST)
+        off = self._straighten(x)[:, ~self.varies].clamp(-FARTHEST, FARTHEST)
         return off.square().log1p().sum(dim=1)
+
+    def _straighten(self, x: Tensor) -> Tensor:
+        ratio = (x - self.center) / self.width
+        return torch.where(self.long, ratio.asinh(), ratio)
+
+
+def _moments(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Give mean and standard deviation of what is spread uniformly over cells."""
+    middle = (lower + upper) / 2
+    mean = middle.mean(dim=0)
+    variance = (middle - mean).square() + (upper - lower).square() / 12
+    return mean, variance.mean(dim=0).sqrt()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import zuko
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from ma_sbi.posteriors.columns import Columns, cells
 from ma_sbi.posteriors.heavy_tailed import HeavyTailed
+from ma_sbi.posteriors.training import Training
 from ma_sbi.posteriors.unconstrained import default_device
 from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.saving import read, write
-from ma_sbi.validation import as_count, as_matrix, check_positive, double_device
+from ma_sbi.validation import as_count, as_matrix, double_device
 
 __all__ = ["SimulationDensity", "fit_density", "load_density"]
 
@@ -58,11 +57,11 @@ def fit_density(
     Args:
         x: Simulations at parameters from the prior, shape ``(n, dim_x)``; at least 100.
         flow: ``"nsf"``, a neural spline flow, or ``"maf"``, a masked autoregressive flow
-            that is ten times as fast to evaluate and less flexible. If None, the second
+            that is less flexible and ten times as fast to evaluate. If None, the second
             for more than 32 columns.
         num_transforms: Number of transforms; 2 for nsf, 5 for maf if None.
-        hidden: Widths of the hidden layers of each transform; two layers of ``2 dim_x``,
-            but at least 64, if None. Less than ``dim_x`` leaves dependences out.
+        hidden: Widths of the hidden layers of each transform; two layers of ``dim_x``,
+            but at least 64, if None. With fewer units columns are left out.
         learning_rate: Step size of Adam.
         batch_size: Simulations per step.
         patience: Epochs without improvement on held-out simulations before it stops.
@@ -80,26 +79,20 @@ def fit_density(
     """
     if flow is not None and flow not in FLOWS:
         raise ValueError(f"flow must be one of {sorted(FLOWS)}, got {flow!r}")
-    for count, name in (
-        (batch_size, "batch_size"),
-        (patience, "patience"),
-        (max_epochs, "max_epochs"),
-    ):
-        as_count(count, name)
-    check_positive(learning_rate, "learning_rate")
     if not 0 < validation_fraction < 1:
         raise ValueError(
             f"validation_fraction must lie between 0 and 1, got {validation_fraction!r}"
         )
+    training = Training(learning_rate, batch_size, patience, max_epochs, show_progress)
     device = default_device(device)
     lower, upper, columns = _check_simulations(x, double_device(device))
     dim = lower.shape[1]
     if flow is None:
         flow = "nsf" if dim <= MOST_SPLINES else "maf"
+    if hidden is None:
+        hidden = 2 * (max(LEAST_HIDDEN, dim),)
     if num_transforms is None:
         num_transforms = NUM_TRANSFORMS[flow]
-    if hidden is None:
-        hidden = 2 * (max(LEAST_HIDDEN, 2 * dim),)
     settings = {
         "flow": flow,
         "num_transforms": as_count(num_transforms, "num_transforms"),
@@ -109,28 +102,12 @@ def fit_density(
         heavy = HeavyTailed.around(_spread(lower, upper))
         lower, upper = (ends.to(device, torch.float32) for ends in (lower, upper))
         order = torch.randperm(len(lower), device=device)
-        held, kept = order.tensor_split([math.ceil(validation_fraction * len(lower))])
+        num_held_out = min(math.ceil(validation_fraction * len(lower)), len(lower) - 1)
+        held, kept = order.tensor_split([num_held_out])
         held_out = _spread(lower[held], upper[held])
         network = _build(settings, dim).to(device)
-        training = _Training(network, learning_rate, batch_size)
-        best, best_epoch, state = math.inf, 0, network.state_dict()
-        for epoch in tqdm(range(max_epochs), "Density", disable=not show_progress):
-            # Spread anew in every epoch, so that no draw of it is learned.
-            training.run_epoch(_spread(lower[kept], upper[kept]))
-            loss = -_log_prob(training.average, held_out).mean().item()
-            if loss < best:
-                best, best_epoch = loss, epoch
-                state = copy.deepcopy(training.average.state_dict())
-            if epoch - best_epoch >= patience:
-                break
-        else:
-            warnings.warn(
-                f"training stopped at max_epochs={max_epochs}, before the held-out loss "
-                f"had gone {patience} epochs without improving; it may not have converged",
-                stacklevel=2,
-            )
-    network.load_state_dict(state)
-    network.eval().requires_grad_(requires_grad=False)
+        # Spread anew in every epoch, so that no draw of it is learned.
+        training.run(network, lambda: _spread(lower[kept], upper[kept]), held_out)
     density = SimulationDensity(network, columns, heavy, settings=settings)
     held_out = columns.invert(held_out.to(columns.mean))
     density.held_out_loss = -density.log_prob(held_out).mean().item()
@@ -256,8 +233,8 @@ class SimulationDensity:
             path,
             KIND,
             self.settings | {"held_out_loss": self.held_out_loss},
-            columns=vars(self.columns),
-            heavy=vars(self.heavy),
+            columns=asdict(self.columns),
+            heavy=asdict(self.heavy),
             flow=self.network.state_dict(),
         )
 
@@ -265,13 +242,13 @@ class SimulationDensity:
         with torch.no_grad():
             standardised = self.columns.standardise(x)
             flow = self.network().log_prob(standardised.to(self.device, torch.float32))
-            flow = flow.to(x).nan_to_num(nan=-torch.inf)
-            far = self.heavy.distance(standardised) > SLACK * self.heavy.radius
+            distance = self.heavy.distance(standardised)
+            near = (distance < SLACK * self.heavy.radius) & flow.to(x).isfinite()
             log_prob = torch.logaddexp(
-                flow.masked_fill(far, -torch.inf) + math.log1p(-HEAVY_SHARE),
-                self.heavy.log_prob(standardised) + math.log(HEAVY_SHARE),
+                flow.to(x).masked_fill(~near, -torch.inf) + math.log1p(-HEAVY_SHARE),
+                self.heavy.log_prob(distance) + math.log(HEAVY_SHARE),
             )
-            return log_prob + self.columns.log_abs_det - self.columns.penalty(x)
+            return log_prob + self.columns.log_abs_det(x) - self.columns.penalty(x)
 
     def __repr__(self) -> str:
         return (
@@ -309,46 +286,6 @@ def _build(settings: dict[str, Any], dim: int) -> nn.Module:
 def _spread(lower: Tensor, upper: Tensor) -> Tensor:
     """Draw uniformly from each cell."""
     return torch.lerp(lower, upper, torch.rand_like(lower))
-
-
-class _Training:
-    """Adam, and a running average of the weights.
-
-    The average has less of the noise of single steps: on Gaussians, mixtures and two
-    moons it is a third nearer to the true density than the weights themselves.
-    """
-
-    memory = 0.99
-
-    def __init__(self, network: nn.Module, learning_rate: float, batch_size: int) -> None:
-        self.network = network
-        self.average = copy.deepcopy(network).requires_grad_(requires_grad=False)
-        self.optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate)
-        self.batch_size = batch_size
-        self.steps = 0
-
-    def run_epoch(self, x: Tensor) -> None:
-        for rows in torch.randperm(len(x), device=x.device).split(self.batch_size):
-            loss = -self.network().log_prob(x[rows]).mean()
-            self.optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.network.parameters(), 5.0)
-            self.optimiser.step()
-            self._update_average()
-
-    def _update_average(self) -> None:
-        self.steps += 1
-        # The first steps are forgotten sooner.
-        share = 1 - min(self.memory, self.steps / (10 + self.steps))
-        pairs = zip(self.average.parameters(), self.network.parameters(), strict=True)
-        for average, weight in pairs:
-            average.lerp_(weight.detach(), share)
-
-
-def _log_prob(network: nn.Module, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        blocks = x.split(_block_rows(x.shape[1]))
-        return torch.cat([network().log_prob(rows) for rows in blocks])
 
 
 def _block_rows(dim: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -41,16 +42,20 @@ class HeavyTailed:
         whitener = vectors / values.clamp(min=1e-6 * values[-1].item()).sqrt()
         return cls(center, whitener, (centred @ whitener).norm(dim=1).max())
 
+    @cached_property
+    def log_peak(self) -> float:
+        """Log density at the centre."""
+        half = (len(self.center) + 1) / 2
+        log_abs_det = torch.linalg.slogdet(self.whitener).logabsdet.item()
+        return math.lgamma(half) - half * math.log(math.pi) + log_abs_det
+
     def distance(self, points: Tensor) -> Tensor:
-        """Measure r of points ``(n, dim)``."""
+        """Measure r of points, ``(n, dim)`` to ``(n,)``."""
         return ((points - self.center) @ self.whitener).norm(dim=1)
 
-    def log_prob(self, points: Tensor) -> Tensor:
-        """Evaluate points ``(n, dim)``."""
-        half = (len(self.center) + 1) / 2
-        peak = math.lgamma(half) - half * math.log(math.pi)
-        peak += torch.linalg.slogdet(self.whitener).logabsdet.item()
-        return peak - half * self.distance(points).square().log1p()
+    def log_prob(self, distance: Tensor) -> Tensor:
+        """Evaluate points at these distances, ``(n,)``."""
+        return self.log_peak - (len(self.center) + 1) / 2 * distance.square().log1p()
 
     def sample(self, num_samples: int, rng: torch.Generator | None = None) -> Tensor:
         """Draw, shape ``(num_samples, dim)``."""
