@@ -96,7 +96,7 @@ class NeverWorse(Experiment):
     def _cell(
         self, budget: Budget, world: str, condition: str, method: str, seed: int
     ) -> Cell:
-        sizes = {"sets": 10, "rows": 400, "covered": 100, "draws": 200}
+        sizes = {"sets": 6, "rows": 400, "covered": 100, "draws": 200}
         if budget.quick:
             sizes = {"sets": 2, "rows": 20, "covered": 10, "draws": 50}
         what = CONDITIONS[condition]
