@@ -102,7 +102,7 @@ def _pools(width: float) -> Callable[[Tensor], Fitting]:
 
 def _regression(noise: Tensor) -> Fitting:
     pools = ResidualPools(NUM_DRAWS, width=0.0, noise=noise, others=1.0)
-    return RidgeWithResiduals(Ridge(max_landmarks=MOST_LANDMARKS), pools)
+    return RidgeWithResiduals(Ridge(MOST_LANDMARKS, rounding=1e-8), pools)
 
 
 PROPOSALS: dict[str, Proposal] = {

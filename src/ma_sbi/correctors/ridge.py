@@ -15,10 +15,6 @@ from ma_sbi.scaling import median_distance
 
 __all__ = ["KernelFit", "Ridge"]
 
-# Residuals of less than this share of the variance are rounding, not noise: a width that
-# explains them, too, is not preferred for it.
-ROUNDING = 1e-8
-
 
 @dataclass(frozen=True)
 class Ridge:
@@ -40,12 +36,17 @@ class Ridge:
     Attributes:
         max_landmarks: Most distinct contexts that the kernel is centred on.
         widths: Kernel widths tried, in units of the median distance of contexts.
+        rounding: Residuals of less than this share of the variance are rounding, not
+            noise: a width that explains them, too, is not preferred for it. The more
+            triples, the more a smaller value lets rounding decide the width, on which
+            contexts that were never seen depend.
     """
 
     paired: ClassVar[Literal[True]] = True
 
     max_landmarks: int = 512
     widths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    rounding: float = 1e-14
 
     def fit(self, triples: Triples, *, seed: int | None = None) -> KernelFit:
         """Solve in closed form; the seed chooses landmarks where there are too many."""
@@ -71,8 +72,11 @@ class Ridge:
         few = _choose(torch.arange(len(triples)).to(triples.codes), 10_000, rng)
         subset = triples.rows(few)
         kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
-        kernel = max(kernels, key=lambda one: _maximise_evidence(one, subset).log_evidence)
-        solution = _maximise_evidence(kernel, triples)
+        kernel = max(
+            kernels,
+            key=lambda one: _maximise_evidence(one, subset, self.rounding).log_evidence,
+        )
+        solution = _maximise_evidence(kernel, triples, self.rounding)
         common, deviation = solution.coefficients()
         count = triples.codes.bincount(minlength=len(triples.encoding)).to(common)
         parts = zip(
@@ -234,7 +238,7 @@ class _Solution:
         return torch.cat(residuals)
 
 
-def _maximise_evidence(kernel: _Kernel, triples: Triples) -> _Solution:
+def _maximise_evidence(kernel: _Kernel, triples: Triples, rounding: float) -> _Solution:
     """Fit the common part and the deviations at the noise ratio of largest evidence.
 
     The common shift has a flat prior and is integrated out (restricted maximum likelihood),
@@ -254,7 +258,7 @@ def _maximise_evidence(kernel: _Kernel, triples: Triples) -> _Solution:
     ratios = torch.logspace(-12, 6, 181).to(values) * values[-1].clamp(min=1e-200)
     inverse = 1.0 / (values[:, None] + ratios)
     explained = torch.einsum("sd,sr->rd", rotated.square(), inverse)
-    floor = total.clamp(min=1e-200) * ROUNDING
+    floor = total.clamp(min=1e-200) * rounding
     freedom = max(1, len(triples) - 1)
     noise = (total - explained).clamp(min=floor) / freedom
     complexity = torch.log1p(values[:, None] / ratios).sum(dim=0)

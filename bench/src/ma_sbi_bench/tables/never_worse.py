@@ -210,6 +210,21 @@ def exact_posterior(task: Task) -> AmortizedPosterior:
     return from_callable(sample, log_prob, batched=True, prior=task.prior)
 
 
+class ExactDensity:
+    """The exact density of simulations, with the interface of a trained one."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate rows of x."""
+        return self.task.log_evidence(x).to(x)
+
+    def sample(self, num_samples: int, *, seed: int | None = None) -> Tensor:
+        """Simulate at parameters of the prior."""
+        return self.task.draw(num_samples, seed=seed).x_sim
+
+
 def _has_meaning(world: str, condition: Condition, method: str) -> bool:
     """Tell whether there is such a cell."""
     if condition.needs_regimes and not get_task(world).regimes:
@@ -232,7 +247,7 @@ def _fits(cell: Cell, task: Task, models: Models) -> Callable[[World, int], Meth
     options: dict[str, Any] = {}
     if cell.method == DEFAULT:
         options["density"] = (
-            task.log_evidence if exact else models.posterior(density_of(cell))
+            ExactDensity(task) if exact else models.posterior(density_of(cell))
         )
 
     def fit(world: World, seed: int) -> Method:
