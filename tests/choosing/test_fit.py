@@ -84,8 +84,8 @@ class TestCollapse:
             assert apart.min() < 1e-4
 
     def test_x_overrules_a_wrong_context(self, world):
-        # Regimes six deviations of x apart, and a row whose context names another.
-        far = torch.tensor([[7.0, 0.0], [-7.0, 0.0], [0.0, 7.0]])
+        # Regimes at least twelve deviations of x apart, and a row whose context names another.
+        far = torch.tensor([[10.0, 0.0], [-10.0, 0.0], [0.0, 10.0]])
         moved = World(n=N, shifts=far)
         corrector = fit_corrector(
             moved.context, moved.x_obs, moved.x_sim, density=log_density, seed=0
@@ -260,8 +260,8 @@ class TestInputs:
 
     def test_a_regime_that_is_far_away_is_no_outlier(self, world):
         x_obs = world.x_sim.clone()
-        x_obs[:4] += 300.0
-        context = ["broken"] * 4 + ["well"] * (N - 4)
+        x_obs[:8] += 300.0
+        context = ["broken"] * 8 + ["well"] * (N - 8)
         found = fit_corrector(context, x_obs, world.x_sim, seed=0)
         assert found.why.num_rows == N
         corrected = found.correct(x_obs, context)
