@@ -84,7 +84,7 @@ class TestCollapse:
             assert apart.min() < 1e-4
 
     def test_x_overrules_a_wrong_context(self, world):
-        # Regimes at least twelve deviations of x apart, and a row whose context names another.
+        # Regimes far apart, and rows whose context names another.
         far = torch.tensor([[10.0, 0.0], [-10.0, 0.0], [0.0, 10.0]])
         moved = World(n=N, shifts=far)
         corrector = fit_corrector(
