@@ -5,7 +5,7 @@ import os
 
 import pytest
 import torch
-from torch.distributions import MultivariateNormal
+from torch.distributions import Independent, LogNormal, MultivariateNormal
 
 from ma_sbi import fit_density, load_density, load_posterior
 from ma_sbi.correctors.inference import Evidence
@@ -175,6 +175,42 @@ class TestSharedValues:
         x = draw(300)[:, :1].repeat(1, 2)
         density = small_fit(x)
         assert torch.isfinite(density(x + torch.tensor([0.0, 1.0]))).all()
+
+
+class TestLongTails:
+    x = torch.tensor([1.0, 30.0]) + torch.tensor([1.0, 0.1]) * torch.stack(
+        [torch.linspace(-4, 4, 101).exp(), torch.linspace(-2, 2, 101)], dim=1
+    )
+
+    def columns(self):
+        x = self.x.double()
+        return Columns.of(x, x, rounding=1e-12)
+
+    def test_they_are_found_and_standardised(self):
+        columns = self.columns()
+        assert columns.long.tolist() == [True, False]
+        z = columns.standardise(self.x.double())
+        torch.testing.assert_close(z.mean(dim=0), torch.zeros(2).double())
+        assert z.abs().max() < 3
+        torch.testing.assert_close(columns.invert(z), self.x.double())
+
+    def test_the_determinant_is_that_of_autograd(self):
+        columns = self.columns()
+        for row in self.x.double()[::20]:
+            jacobian = torch.autograd.functional.jacobian(
+                lambda x: columns.standardise(x[None])[0], row
+            )
+            torch.testing.assert_close(
+                columns.log_abs_det(row[None])[0], torch.linalg.slogdet(jacobian).logabsdet
+            )
+
+    def test_the_density_is_learned(self):
+        exact = Independent(LogNormal(torch.zeros(2), 2 * torch.ones(2)), 1)
+        rng = torch.Generator().manual_seed(1)
+        x = (2 * torch.randn(6000, 2, generator=rng)).exp()
+        density = fit_density(x[:3000], seed=0)
+        # Over six fits 0.10 with a deviation of 0.02; 0.6 without a logarithmic scale.
+        assert (exact.log_prob(x) - density(x))[3000:].mean() < 0.2
 
 
 class TestConstantColumns:
