@@ -14,7 +14,12 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from ma_sbi.choosing.calibration import Calibration, Simulations, read_calibration
+from ma_sbi.choosing.calibration import (
+    FEWEST_ROWS,
+    Calibration,
+    Simulations,
+    read_calibration,
+)
 from ma_sbi.choosing.choice import Choice, choose
 from ma_sbi.choosing.chosen import ChosenCorrector, Part
 from ma_sbi.choosing.held_out import HeldOut, hold_out
@@ -37,8 +42,6 @@ from ma_sbi.reading import read_context
 
 __all__ = ["fit_corrector"]
 
-# Fewer rows cannot tell a departure from chance.
-FEWEST_ROWS = 16
 LEFT_ALONE = "observations are left as they are"
 # Below this p-value, simulations and calibration rows are of different populations.
 SMALLEST_P = 0.005
@@ -155,7 +158,7 @@ def fit_corrector(
     ]
     why = Why(
         _table(tried, held_out, choice),
-        "evidence" if choice.use_evidence else "mixture",
+        _inference(choice),
         targets[-1].words,
         len(data),
         repr(encoder),

@@ -21,6 +21,8 @@ __all__ = ["HeldOut", "Maker", "Scores", "hold_out"]
 NUM_FOLDS = 5
 # Rows that are scored: a choice among few does not need more.
 MOST_SCORED = 200
+# In place of minus infinity, of which two have no difference.
+LEAST_LOG_DENSITY = -1e30
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ def _score(
     weighed = log_weight
     if log_density is not None:
         density = log_density(x.flatten(0, 1)).unflatten(0, log_weight.shape)
-        weighed = log_weight + density.double().cpu() + log_abs_det.double().cpu()
+        density = density.double().cpu().clamp(min=LEAST_LOG_DENSITY)
+        weighed = log_weight + density + log_abs_det.double().cpu()
     evidence = weighed.logsumexp(dim=0)
     rows = torch.from_numpy(test)
     scored = []
