@@ -358,7 +358,7 @@ class TestWhy:
         lines = {line[:24].strip(): line.split() for line in shown.splitlines()}
         assert lines["shift by context"][-2] == "100%"
         assert lines["affine by regression"][-2] == "0%"
-        assert "mixture, from 60 calibration rows" in shown
+        assert "point, from 60 calibration rows" in shown
         assert "CategoryEncoder" in shown
         assert "seem to share their noise" in shown
 
@@ -516,34 +516,27 @@ def boxed():
     return [f"regime {one}" for one in regime], x_sim + shifts[regime], x_sim
 
 
-class TestKnownFaults:
-    """What is known to be wrong; a test that passes asks for its mark to be removed."""
-
-    @pytest.mark.xfail(reason="the simulator's noise is cross-validated on one row")
+class TestDifficultInput:
     def test_one_row_is_too_few(self, world):
         found = fit_corrector(
             world.context[:1], world.x_obs[:1], world.x_sim[:1], posterior=exact(), seed=0
         )
         assert "1 rows are too few" in str(found.why)
 
-    @pytest.mark.xfail(reason="evidence is NaN where no candidate has a density")
     def test_evidence_of_simulations_with_a_bounded_range(self):
         found = fit_corrector(*boxed(), density=within_box, seed=0)
         assert found.why.inference == "evidence"
         assert "nan" not in str(found.why)
 
-    @pytest.mark.xfail(reason="scores are NaN where nothing has a density")
     def test_pools_of_simulations_with_a_bounded_range(self):
         context, x_obs, x_sim = boxed()
         found = fit_corrector(context, x_obs, simulations=x_sim, density=within_box, seed=0)
         assert "NaN" not in found.why.to_json()
         assert all(math.isfinite(part.seen) for part in found.parts)
 
-    @pytest.mark.xfail(reason="x_sim is converted before it is checked", raises=TypeError)
     def test_simulations_that_are_no_numbers(self, world):
         with pytest.raises(ValueError, match="x_sim must hold numbers"):
             fit_corrector(world.context, world.x_obs, "not data")
 
-    @pytest.mark.xfail(reason="'mixture' stands for all that is not evidence")
     def test_one_candidate_is_a_point(self, certain):
         assert certain.why.inference == "point"

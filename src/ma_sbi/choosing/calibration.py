@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,12 +174,12 @@ def read_calibration(
 
 def _as_repeats(x_sim: Any, observed: Tensor) -> Tensor:
     """Convert simulations to ``(n, num_repeats, dim_x)``."""
-    kind = {"dtype": torch.float64, "device": observed.device}
+    as_doubles = partial(as_matrix, dtype=torch.float64, device=observed.device)
     if getattr(x_sim, "ndim", 0) == 3:
-        flat = as_matrix(x_sim.reshape(-1, x_sim.shape[2]), "x_sim", **kind)
+        flat = as_doubles(x_sim.reshape(-1, x_sim.shape[2]), "x_sim")
         repeats = flat.unflatten(0, tuple(x_sim.shape[:2]))
     else:
-        repeats = as_matrix(x_sim, "x_sim", **kind, column=True)[:, None]
+        repeats = as_doubles(x_sim, "x_sim", column=True)[:, None]
     if repeats.shape[::2] != observed.shape:
         raise ValueError(
             "x_obs and x_sim must be paired row by row, got "
@@ -195,7 +195,7 @@ def _find_gross(x_obs: Tensor, x_sim: Tensor) -> Tensor:
     away = (delta - delta.median(dim=0).values).abs()
     # In units of x, or of what nine in ten departures are within, if that is more.
     usual = away.quantile(0.9, dim=0)
-    scale = torch.maximum(x_sim.std(dim=0).nan_to_num(), usual)
+    scale = torch.maximum(x_sim.std(dim=0, correction=0), usual)
     size = (away / scale.clamp(min=1e-200)).amax(dim=1)
     far = size > GROSS * (1 + size.median())
     for row in far.nonzero().flatten().tolist():

@@ -43,6 +43,8 @@ from ma_sbi.reading import read_context
 __all__ = ["fit_corrector"]
 
 LEFT_ALONE = "observations are left as they are"
+# Nats below the least probable simulation that is known.
+FAR_LESS = 15.0
 # Below this p-value, simulations and calibration rows are of different populations.
 SMALLEST_P = 0.005
 
@@ -107,6 +109,7 @@ def fit_corrector(
 
         posterior = from_sbi(posterior)
     pool = Simulations.read(simulations)
+    reference = pool.x if pool is not None else _draw(density, seed)
     data, gross = read_calibration(
         context, x_obs, x_sim, pool, groups, posterior, derive(seed, "calibration")
     )
@@ -130,6 +133,8 @@ def fit_corrector(
         for name, proposal in PROPOSALS.items()
         if proposal.suits(len(data), len(known), paired=data.paired)
     }
+    if density is not None:
+        density = _bounded(density, data.mean_x_sim if pool is None else pool.x)
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
     # Contexts are encoded once: an encoder may be slow, or refuse what a fold leaves out.
     table = EncodingTable(encode(clone(encoder).fit(data.entries), known).numpy())
@@ -145,8 +150,16 @@ def fit_corrector(
     )
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
-    elsewhere = evidence and _is_elsewhere(data, density, pool, seed)
-    choice = choose(held_out, forward, len(data), evidence=evidence, doubted=elsewhere)
+    elsewhere = evidence and _is_elsewhere(data, reference, seed)
+    choice = choose(
+        held_out,
+        forward,
+        len(data),
+        evidence=evidence,
+        doubted=elsewhere,
+        # Noise that was taken for a departure does more harm than a departure for noise.
+        errors=2.0 if data.noise.found else 1.0,
+    )
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
@@ -158,14 +171,17 @@ def fit_corrector(
     ]
     why = Why(
         _table(tried, held_out, choice),
-        _inference(choice),
+        "evidence" if choice.use_evidence else "mixture",
         targets[-1].words,
         len(data),
         repr(encoder),
         tuple(reasons),
     )
     log_density = density if choice.use_evidence else None
-    return ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density)
+    chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density)
+    if len(chosen.corrections(data.x_obs, data.entries).x) == 1:
+        chosen.why = replace(why, inference="point")
+    return chosen
 
 
 def _fit(
@@ -174,14 +190,16 @@ def _fit(
     """Fit a proposal; None is that nothing departs."""
     if proposal is None:
         return NothingDeparts()
-    x_sim = data.mean_x_sim
+    x_sim, entries = data.mean_x_sim, data.entries
+    if not proposal.reads_context:
+        entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
     if not proposal.is_forward:
         x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
     corrector = proposal.corrector(encoder, data.noise.share)
     with warnings.catch_warnings():
         # That all contexts are the same is said once, and not by every fit.
         warnings.simplefilter("ignore")
-        return corrector.fit(data.entries, data.x_obs, x_sim, seed=seed)
+        return corrector.fit(entries, data.x_obs, x_sim, seed=seed)
 
 
 def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
@@ -221,15 +239,22 @@ def _gaussian(pool: Simulations | None) -> Callable[[Tensor], Tensor]:
     return lambda x: law.log_prob(x.to(pool.x))
 
 
-def _is_elsewhere(
-    data: Calibration, density: Any, pool: Simulations | None, seed: int | None
-) -> bool:
+def _bounded(
+    density: Callable[[Tensor], Tensor], x_sim: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """Do not tell apart what is far less probable than any simulation that is known.
+
+    Far from all simulations a density that was learned is arbitrary.
+    """
+    least = density(x_sim).min().item() - FAR_LESS
+    return lambda x: density(x).clamp(min=least)
+
+
+def _is_elsewhere(data: Calibration, reference: Tensor | None, seed: int | None) -> bool:
     """Tell whether theta seems to come from another population than the prior."""
-    reference = pool.x if pool is not None else _draw(density, seed)
     if reference is None:
         return False
-    p_value = population_p_value(data.x_sim[:, 0], reference, seed)
-    return p_value <= SMALLEST_P
+    return population_p_value(data.x_sim[:, 0], reference, seed) <= SMALLEST_P
 
 
 def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:

@@ -21,8 +21,6 @@ __all__ = ["HeldOut", "Maker", "Scores", "hold_out"]
 NUM_FOLDS = 5
 # Rows that are scored: a choice among few does not need more.
 MOST_SCORED = 200
-# In place of minus infinity, of which two have no difference.
-LEAST_LOG_DENSITY = -1e30
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,7 @@ def _score(
     weighed = log_weight
     if log_density is not None:
         density = log_density(x.flatten(0, 1)).unflatten(0, log_weight.shape)
-        density = density.double().cpu().clamp(min=LEAST_LOG_DENSITY)
-        weighed = log_weight + density + log_abs_det.double().cpu()
+        weighed = log_weight + density.double().cpu() + log_abs_det.double().cpu()
     evidence = weighed.logsumexp(dim=0)
     rows = torch.from_numpy(test)
     scored = []
@@ -159,28 +156,33 @@ def _folds(data: Calibration, seed: int | None) -> Iterator[tuple[np.ndarray, np
     """Leave out groups of rows, then whole contexts."""
     rng = np.random.default_rng(derive(seed, "folds"))
     everything = np.arange(len(data))
-    by_group = _parts(data.groups, rng)
+    first = np.unique(data.groups, return_index=True)[1]
+    by_group = _parts(data.codes[first], rng)
     for part in by_group:
         test = everything[part[data.groups]]
         train = everything[~part[data.groups]]
-        if len(train) and len(test):
-            yield train, _some(test, MOST_SCORED // len(by_group), rng)
-    by_context = _parts(data.codes, rng)
-    if len(by_context) < 2:
+        yield train, _some(test, MOST_SCORED // len(by_group), rng)
+    num_contexts = int(data.codes.max()) + 1
+    if num_contexts < 2:
         return
+    by_context = _parts(np.zeros(num_contexts), rng)
     for part in by_context:
         test = everything[part[data.codes]]
         train = everything[~np.isin(data.groups, data.groups[test]) & ~part[data.codes]]
         if len(train) == 0:  # groups that have every context: leave out the rows alone
             train = everything[~part[data.codes]]
-        if len(train) and len(test):
-            yield train, _some(test, MOST_SCORED // len(by_context), rng)
+        yield train, _some(test, MOST_SCORED // len(by_context), rng)
 
 
-def _parts(codes: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """Divide codes into folds: for each, which codes are in it."""
-    count = int(codes.max()) + 1
-    order = rng.permutation(count)
+def _parts(kinds: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Deal things to folds, those of one kind to as many as possible.
+
+    Returns:
+        For each fold, which things are in it.
+    """
+    count = len(kinds)
+    shuffled = rng.permutation(count)
+    order = shuffled[np.argsort(kinds[shuffled], kind="stable")]
     num = min(NUM_FOLDS, count)
     return [np.isin(np.arange(count), order[start::num]) for start in range(num)]
 
