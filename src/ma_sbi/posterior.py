@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
@@ -91,6 +92,12 @@ class CorrectedPosterior:
         Returns:
             Log densities of shape ``(num_samples, batch)``.
         """
+        theta = torch.as_tensor(theta)
+        if theta.ndim != 3:
+            raise ValueError(
+                "theta must have shape (num_samples, batch, dim_theta), got "
+                f"{tuple(theta.shape)}; for one theta per observation pass theta[None]"
+            )
         return log_prob_mixture(self.posterior, theta, self.corrections(x, context))
 
     def given(self, context: Context) -> SBIPosterior:

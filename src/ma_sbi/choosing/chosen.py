@@ -60,6 +60,8 @@ class ChosenCorrector(BaseCorrector):
         log_density: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.parts = tuple(parts)
+        # Where most contexts occur once, as numbers do, a new one is nothing special.
+        self.repeat = 1 < len(known) <= why.num_rows / 2
         self.known = known
         self.dim_x = dim_x
         self.why = why
@@ -92,7 +94,7 @@ class ChosenCorrector(BaseCorrector):
         uniques, codes = distinct(entries)
         known = match(self.known, uniques) < len(self.known)
         new = ~known & ~is_missing(uniques).reshape(len(uniques), -1).all(axis=1)
-        if new.any() and len(self.known) > 1:
+        if new.any() and self.repeat:
             warnings.warn(
                 f"{new.sum()} of {len(uniques)} contexts are not among those of the "
                 "calibration set; their weights are those that did best on contexts that "

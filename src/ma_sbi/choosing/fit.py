@@ -23,7 +23,7 @@ from ma_sbi.choosing.calibration import (
 from ma_sbi.choosing.choice import Choice, choose
 from ma_sbi.choosing.chosen import ChosenCorrector, Part
 from ma_sbi.choosing.held_out import HeldOut, hold_out
-from ma_sbi.choosing.population import population_p_value
+from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
     NOTHING,
     PROPOSALS,
@@ -120,11 +120,16 @@ def fit_corrector(
         )
     known = distinct(data.entries)[0]
     if len(data) < FEWEST_ROWS or len(np.unique(data.groups)) < 2:
+        few = f"{len(data)} rows, in {len(np.unique(data.groups))} groups,"
         reasons.append(
-            f"{len(data)} rows are too few to learn a departure from (at least "
-            f"{FEWEST_ROWS}, in two groups): observations are left as they are"
+            f"{few} are too few to learn a departure from (at least {FEWEST_ROWS} rows, in "
+            "two groups): observations are left as they are"
         )
         return _nothing(data, known, reasons)
+    if len(known) > len(data) / 2 > 1:
+        reasons.append(
+            "most contexts occur once: what is learned of one has to carry over to others"
+        )
     if encoder is None:
         reading = read_context(data.entries)
         encoder = NoContext() if reading.missing.all() else reading.suitable_encoder()
@@ -151,16 +156,12 @@ def fit_corrector(
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
     elsewhere = evidence and _is_elsewhere(data, reference, seed)
-    choice = choose(
-        held_out,
-        forward,
-        len(data),
-        evidence=evidence,
-        doubted=elsewhere,
-        # Noise that was taken for a departure does more harm than a departure for noise.
-        errors=2.0 if data.noise.found else 1.0,
-    )
+    choice = choose(held_out, forward, len(data), evidence=evidence, doubted=elsewhere)
     reasons += _about_evidence(choice, elsewhere=elsewhere)
+    if density is not None and not data.paired:
+        reasons.append(
+            "without pairs the density judges proposals and weighs no candidates"
+        )
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
         Part(name, _fit(proposal, encoder, data, seed), seen, unseen, bool(ahead))
@@ -204,7 +205,7 @@ def _fit(
 
 def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
     tried = Tried(NOTHING, LEFT_ALONE, None, None, 1.0, 1.0)
-    why = Why((tried,), "point", "nothing", len(data), "None", tuple(reasons))
+    why = Why((tried,), "no correction", "nothing", len(data), "not read", tuple(reasons))
     return ChosenCorrector(
         [Part(NOTHING, NothingDeparts(), 1.0, 1.0)], known, data.x_obs.shape[1], why
     )
@@ -219,14 +220,16 @@ def _targets(
 ) -> list[Target]:
     """Choose what tells forward proposals apart, and what judges all of them."""
     if not data.paired:
-        return [Observations(density or _gaussian(pool))]
+        if density is not None:
+            return [Observations(density, "their density")]
+        return [Observations(_gaussian(pool), "their mean and covariance")]
     x_sim = data.mean_x_sim
     simulated = SimulatedData(x_sim, data.noise.variance)
     cheap = posterior is not None and not getattr(posterior, "expensive_density", False)
     # Parameters behind noise that x_obs does not have would not be those of x_obs.
-    if cheap and has_density(posterior) and not data.noise.found:
-        return [simulated, Parameters(posterior, x_sim, seed)]
-    return [simulated]
+    if not cheap or not has_density(posterior) or data.noise.found:
+        return [simulated]
+    return [simulated, Parameters(posterior, x_sim, seed)]
 
 
 def _gaussian(pool: Simulations | None) -> Callable[[Tensor], Tensor]:
@@ -246,7 +249,15 @@ def _bounded(
 
     Far from all simulations a density that was learned is arbitrary.
     """
-    least = density(x_sim).min().item() - FAR_LESS
+    if not callable(density):
+        raise ValueError(
+            "density must be a function of x, such as fit_density(simulations) returns, "
+            f"got a {type(density).__name__}"
+        )
+    try:
+        least = density(x_sim).min().item() - FAR_LESS
+    except ValueError as error:
+        raise ValueError(f"density cannot be evaluated at simulations: {error}") from error
     return lambda x: density(x).clamp(min=least)
 
 
@@ -254,7 +265,7 @@ def _is_elsewhere(data: Calibration, reference: Tensor | None, seed: int | None)
     """Tell whether theta seems to come from another population than the prior."""
     if reference is None:
         return False
-    return population_p_value(data.x_sim[:, 0], reference, seed) <= SMALLEST_P
+    return energy_p_value(data.x_sim[:, 0], reference, seed) <= SMALLEST_P
 
 
 def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
@@ -262,7 +273,8 @@ def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
     if elsewhere:
         said.append(
             "the calibration simulations are unlike those of the density: theta seems to "
-            "come from another population than the prior, which evidence assumes"
+            "come from another population than the prior, against what evidence assumes (or "
+            "units, columns or arguments are mixed up)"
         )
     if choice.gain is not None:
         gain, error = choice.gain

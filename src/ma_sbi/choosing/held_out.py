@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import Calibration
-from ma_sbi.choosing.targets import Target, robust
+from ma_sbi.choosing.targets import SimulatedData, Target, robust
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.randomness import derive
 
@@ -48,8 +48,9 @@ class Scores:
             self.plain[:, rows], self.by_evidence[:, rows], self.evidence[:, rows]
         )
 
-    def draw(self, number: int) -> Scores:
-        """Select one draw."""
+    def sharpest(self) -> Scores:
+        """Select the draw, such as a resolution, at which some proposal scores best."""
+        number = int(self.plain.mean(dim=1).amax(dim=0).argmax())
         one = slice(number, number + 1)
         return replace(
             self, plain=self.plain[..., one], by_evidence=self.by_evidence[..., one]
@@ -114,7 +115,11 @@ def hold_out(
         )
         for some in zip(*folds, strict=True)
     ]
-    return HeldOut(torch.cat(seen), torch.cat(codes), joined)
+    best = [
+        scores.sharpest() if isinstance(target, SimulatedData) else scores
+        for target, scores in zip(targets, joined, strict=True)
+    ]
+    return HeldOut(torch.cat(seen), torch.cat(codes), best)
 
 
 def _fields(scores: Scores) -> tuple[Tensor, Tensor, Tensor]:

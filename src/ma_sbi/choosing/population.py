@@ -8,18 +8,18 @@ from torch import Tensor
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 
-__all__ = ["population_p_value"]
+__all__ = ["energy_p_value"]
 
 MOST_ROWS = 300
 NUM_PERMUTATIONS = 199
 
 
-def population_p_value(x: Tensor, simulations: Tensor, seed: int | None = None) -> float:
+def energy_p_value(x: Tensor, simulations: Tensor, seed: int | None = None) -> float:
     """Test whether two samples have the same distribution, by their energy distance.
 
     Args:
-        x: Calibration simulations, shape ``(n, dim_x)``.
-        simulations: Simulations from the prior, shape ``(m, dim_x)``.
+        x: First sample, shape ``(n, dim_x)``.
+        simulations: Second sample, shape ``(m, dim_x)``; its scale is the unit.
         seed: Of the permutations.
 
     Returns:

@@ -116,9 +116,8 @@ class SimulatedData(Target):
 class Observations(Target):
     """The observation itself: its density is that of the simulations at the candidate."""
 
-    words = "x_obs, by the density of the simulations"
-
-    def __init__(self, log_density: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, log_density: Callable[[Tensor], Tensor], described: str) -> None:
+        self.words = f"x_obs, under simulations described by {described}"
         self.log_density = log_density
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
