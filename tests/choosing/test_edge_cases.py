@@ -89,3 +89,14 @@ def test_too_few_rows_with_a_posterior(rows, num_rows):
     corrector = fit_corrector(notes, x_obs, x_sim, posterior=normal_posterior(), seed=0)
     assert torch.equal(corrector.correct(x_obs, notes), x_obs)
     assert "too few" in corrector.why.reasons[-1]
+
+
+def test_what_is_the_same_under_every_context_does_not_read_missing_ones():
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(60, 2, generator=rng)
+    notes = [None, "note"] * 30
+    x_obs = 2 * x_sim + torch.tensor([[0.0], [0.3]]).repeat(30, 1)
+    corrector = fit_corrector(notes, x_obs, x_sim, seed=0)
+    (affine,) = (part.corrector for part in corrector.parts if part.name == "affine")
+    first, second = (affine.correct(x_obs[:1], [note]) for note in notes[:2])
+    assert torch.allclose(first, second, atol=1e-5)

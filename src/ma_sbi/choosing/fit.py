@@ -175,10 +175,12 @@ def _fit(
     if not proposal.is_forward:
         x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
     corrector = proposal.corrector(encoder, data.noise.share)
+    # Numbers in place of contexts: one that is missing would be read as a regime.
+    entries = data.entries if proposal.reads_context else pd.Series(data.codes)
     with warnings.catch_warnings():
         # That all contexts are the same is said once, and not by every fit.
         warnings.simplefilter("ignore")
-        return corrector.fit(data.entries, data.x_obs, x_sim, seed=seed)
+        return corrector.fit(entries, data.x_obs, x_sim, seed=seed)
 
 
 def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
