@@ -78,7 +78,8 @@ def fit_corrector(
             gives. With it, x itself weighs the candidates (evidence), and a context that
             is wrong can be overruled. It assumes that theta comes from the prior.
         posterior: The posterior that will be corrected. With it, proposals are judged by
-            what they do to the posterior; without, by how they predict ``x_sim``.
+            what they do to the posterior; without, or if ``x_sim`` has noise of its own, by
+            how they predict ``x_sim``.
         encoder: Context to vectors; chosen from the kind of context if None.
         groups: One label per row; rows that share one are left out together.
         seed: Makes the choice repeatable.
@@ -116,7 +117,7 @@ def fit_corrector(
     if len(data) < FEWEST_ROWS or len(np.unique(data.groups)) < 2:
         reasons.append(
             f"{len(data)} rows are too few to learn a departure from (at least "
-            f"{FEWEST_ROWS}, in two groups): observations are left as they are"
+            f"{FEWEST_ROWS}, in two groups): {LEFT_ALONE}"
         )
         return _nothing(data, known, reasons)
     if encoder is None:
@@ -128,7 +129,7 @@ def fit_corrector(
         if proposal.suits(len(data), len(known), paired=data.paired)
     }
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
-    # Contexts are encoded once: an encoder may be slow, or refuse what a fold leaves out.
+    # Contexts are encoded once for all folds: an encoder may be slow, or refuse what a fold leaves out.
     table = EncodingTable(encode(clone(encoder).fit(data.entries), known).numpy())
     held_out = hold_out(
         [partial(_fit, proposal, table) for proposal in tried.values()],

@@ -18,6 +18,7 @@ the next value may be arbitrarily near."""
 TOLERANCE = 0.01
 """Where the penalty for leaving a constant column sets in, relative to the constant."""
 LONG_TAIL = 10.0
+"""Widths from the median beyond which a value makes the tail of its column long."""
 FARTHEST = 1e12
 """Standard deviations beyond which all points count as equally far: float32 holds their
 squares."""
@@ -68,8 +69,7 @@ class Columns:
     .. math:: t = (x - c) / w, \qquad z = (t - m) / s
 
     Where a column has a long tail (its farthest value lies ten widths from the median),
-    ``asinh(t)`` takes the place of ``t``, which grows like a logarithm. On three lognormal
-    columns of log deviation 2 that brings the error of a flow from 0.96 to XX nats.
+    ``asinh(t)`` takes the place of ``t``, which grows like a logarithm.
 
     Attributes:
         center: Shape ``(dim_x,)``.
