@@ -228,8 +228,9 @@ def _is_elsewhere(
     reference = pool.x if pool is not None else _draw(density, seed)
     if reference is None:
         return False
-    p_value = population_p_value(data.x_sim[:, 0], reference, seed)
-    return p_value <= SMALLEST_P
+    # Rows of a group may share their theta, and are not a sample of the population.
+    first = np.unique(data.groups, return_index=True)[1]
+    return population_p_value(data.x_sim[first, 0], reference, seed) <= SMALLEST_P
 
 
 def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
