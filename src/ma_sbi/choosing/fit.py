@@ -129,7 +129,8 @@ def fit_corrector(
         if proposal.suits(len(data), len(known), paired=data.paired)
     }
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
-    # Contexts are encoded once for all folds: an encoder may be slow, or refuse what a fold leaves out.
+    # Contexts are encoded once for all folds: an encoder may be slow, or refuse what a
+    # fold leaves out.
     table = EncodingTable(encode(clone(encoder).fit(data.entries), known).numpy())
     held_out = hold_out(
         [partial(_fit, proposal, table) for proposal in tried.values()],
