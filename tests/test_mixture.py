@@ -60,3 +60,31 @@ def test_blocks_of_observations_have_seeds_of_their_own(monkeypatch):
     centred = draws - draws.mean(dim=0)
     correlation = (centred[:, 0] * centred[:, 1]).mean(dim=0) / (spread[0] * spread[1])
     assert (correlation.abs() < 5 / 1000**0.5).all()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_candidate_without_weight_is_as_if_it_were_not_there(shared):
+    whole = pool()
+    weight = whole.log_weight.clone()
+    weight[0] = -torch.inf
+    candidates = whole._replace(log_weight=weight.log_softmax(dim=0), shared=shared)
+    rest = Corrections(*(part[1:] for part in candidates[:3]))
+    theta = torch.randn(3, BATCH, DIM)
+    torch.testing.assert_close(
+        log_prob_mixture(Exact(), theta, candidates), log_prob_mixture(Exact(), theta, rest)
+    )
+    far = candidates.x.clone()
+    far[0] = 1e6
+    draws = sample_mixture(Exact(), 200, candidates._replace(x=far), seed=0)
+    assert draws.abs().max() < 100
+
+
+def test_theta_that_no_candidate_allows_has_no_density():
+    class Bounded(Exact):
+        def log_prob(self, theta, x):
+            inside = (theta.abs() < 1).all(dim=-1)
+            return super().log_prob(theta, x).masked_fill(~inside, -torch.inf)
+
+    theta = torch.full((1, BATCH, DIM), 2.0)
+    found = log_prob_mixture(Bounded(), theta, pool()._replace(shared=False))
+    assert (found == -torch.inf).all()

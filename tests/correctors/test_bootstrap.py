@@ -293,3 +293,93 @@ def test_warnings_are_not_given_for_contexts_that_were_seen(corrector):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         corrector.corrections(X_OBS, CONTEXT)
+
+
+def pools(context, x_obs, **options):
+    """Residual pools around simulations that are all zero."""
+    corrector = ComposedCorrector(
+        CategoryEncoder(), Shift(), ResidualPools(**options), Mixture()
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # every row has the same context
+        return corrector.fit(context, x_obs, torch.zeros_like(x_obs), seed=0)
+
+
+def test_equal_residuals_are_one_candidate_with_all_their_weight():
+    x_obs = torch.tensor([[1.0], [1.0], [1.0], [4.0]])
+    x, weight = candidates_of(pools(["a"] * 4, x_obs), "a", torch.zeros(1, 1))
+    assert x.tolist() == [[-4.0], [-1.0]]
+    torch.testing.assert_close(weight, torch.tensor([0.25, 0.75]))
+
+
+def test_many_equal_residuals_are_used_whole_and_not_drawn():
+    # 400 rows are more than num_draws; their 4 different residuals are not.
+    x_obs = torch.arange(400, dtype=torch.float32).remainder(5).clamp(max=3)[:, None]
+    found = pools(["a"] * 400, x_obs, num_draws=8)
+    x, weight = candidates_of(found, "a", torch.zeros(1, 1))
+    assert x.flatten().tolist() == [-3.0, -2.0, -1.0, 0.0]
+    torch.testing.assert_close(weight, torch.tensor([0.4, 0.2, 0.2, 0.2]))
+
+
+def test_merged_residuals_give_the_density_of_all_of_them(exact_gaussian):
+    # Residuals 0.1 % of the smallest apart are merged by no rule of rounding: the same
+    # mixture, but with every residual on its own.
+    rows = torch.tensor([0, 0, 0, 1, 1, 2])
+    residuals = torch.tensor([[0.3, 0, 0], [0, 0.2, 0], [0, 0, -0.4]])[rows]
+    apart = residuals + 1e-4 * torch.randn(6, 3)
+    merged, whole = (pools(["a"] * 6, part) for part in (residuals, apart))
+    theta, x = 0.3 * torch.randn(50, 2, 3), torch.randn(2, 3)
+    first, second = (
+        CorrectedPosterior(exact_gaussian, one).log_prob(theta, x, "a")
+        for one in (merged, whole)
+    )
+    assert len(merged.corrections(x, "a").x) == 3
+    assert len(whole.corrections(x, "a").x) == 6
+    # Gradients of the log density are about 10 per unit of x.
+    torch.testing.assert_close(first, second, atol=2e-2, rtol=0)
+    each = torch.stack([exact_gaussian.log_prob(theta, x - one) for one in residuals])
+    torch.testing.assert_close(first, each.logsumexp(dim=0) - math.log(6))
+
+
+def test_residuals_that_rounding_puts_apart_are_equal():
+    x_sim = 100 * torch.randn(200, 3)
+    x_obs = x_sim + torch.tensor([1.0, -2.0, 30.0])  # rounded to about 4e-6
+    corrector = BootstrapCorrector(CategoryEncoder())
+    corrector.fit(["a", "b"] * 100, x_obs, x_sim)
+    assert len(corrector.corrections(x_obs[:2], ["a", "b"]).x) == 1
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5, 1.0, [1.0, 0.25]])
+def test_spread_is_that_of_the_departure_and_the_error_of_the_mean(noise):
+    n = 20
+    x_obs = torch.randn(n, 2, dtype=torch.float64)
+    noise = torch.tensor(noise, dtype=torch.float64)
+    found = pools(["a"] * n, x_obs, noise=noise).fitted_(torch.ones(1, 1))
+    departures, weight = found.coefficients[:, 0, 0], found.log_weight[:, 0].exp()
+    mean = (weight[:, None] * departures).sum(dim=0)
+    torch.testing.assert_close(mean, x_obs.mean(dim=0))
+    variance = (weight[:, None] * (departures - mean).square()).sum(dim=0)
+    expected = x_obs.var(dim=0, unbiased=False) * (1 - noise + 1 / n).clamp(max=1)
+    torch.testing.assert_close(variance, expected)
+
+
+def test_without_noise_residuals_are_left_as_they_are():
+    x_obs = torch.randn(6, 2)
+    found = pools(["a"] * 6, x_obs).corrections(torch.zeros(1, 2), "a").x[:, 0]
+    assert torch.equal(found.sort(dim=0).values, (-x_obs).sort(dim=0).values)
+
+
+@pytest.mark.parametrize("others", [0.0, 1.0, 5.0])
+def test_a_pool_has_some_residuals_of_all_contexts(others):
+    found = pools(CONTEXT, X_OBS, others=others)
+    x = found.corrections(torch.zeros(1, 3), ["calm"])
+    total = 3 + others
+    weight = {
+        tuple((-point).tolist()): weight.exp().item()
+        for point, weight in zip(x.x[:, 0], x.log_weight[:, 0], strict=True)
+    }
+    for residual in X_OBS[:3]:
+        assert weight[tuple(residual.tolist())] == pytest.approx((1 + others / 5) / total)
+    for residual in X_OBS[3:]:
+        expected = others / 5 / total
+        assert weight.get(tuple(residual.tolist()), 0.0) == pytest.approx(expected)

@@ -12,7 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from ma_sbi import CategoryEncoder, HashEncoder, NumberEncoder, ShiftCorrector
-from ma_sbi.correctors import Network, Ridge
+from ma_sbi.correctors import Affine, Network, Ridge, Shift
+from ma_sbi.correctors.fitting import Triples
 from tests.correctors.worlds import TEXTS, shifted_world
 
 RECIPES = ["converged", "paper"]
@@ -185,6 +186,82 @@ def test_more_contexts_than_landmarks_are_approximated(max_landmarks):
     torch.testing.assert_close(
         corrector.shift(grid), torch.sin(3 * grid)[:, None], atol=1e-2, rtol=0
     )
+
+
+def triples(departure, n=40, num_contexts=6):
+    """Noisy triples, with a departure that depends on a context of two numbers."""
+    rng = torch.Generator().manual_seed(3)
+    encoding = torch.randn(num_contexts, 2, generator=rng, dtype=torch.float64)
+    codes = torch.arange(n) % num_contexts
+    x_obs = torch.randn(n, 3, generator=rng, dtype=torch.float64)
+    noise = torch.randn(n, 3, generator=rng, dtype=torch.float64)
+    delta = encoding[codes] @ torch.ones(2, 3).double() + 0.3 * x_obs.flip(1) + noise
+    return Triples(encoding, codes, departure.fit(x_obs).basis(x_obs), delta)
+
+
+def ridge_at(design, target, strength):
+    """Minimise squared error plus a penalty on all but the constant."""
+    mean, constant = design.mean(dim=0), target.mean(dim=0)
+    centred = design - mean
+    gram = centred.T @ centred + strength * torch.eye(design.shape[1]).double()
+    weights = torch.linalg.solve(gram, centred.T @ (target - constant))
+    return weights, constant - mean @ weights
+
+
+@pytest.mark.parametrize("n", [12, 40, 300])
+@pytest.mark.parametrize("departure", [Shift(), Affine()], ids=["shift", "affine"])
+def test_left_out_residuals_are_those_of_fits_without_the_row(departure, n):
+    data = triples(departure, n)
+    fitted, left_out = Ridge().fit_and_leave_out(data)
+    features = fitted.kernel(data.encoding)[data.codes]
+    features = torch.cat([features, torch.ones(n, 1).double()], dim=1)
+    design = torch.einsum("nm,nq->nmq", features, data.basis).flatten(1)
+    found = torch.cat([fitted.deviation, fitted.common[None]]).flatten(0, 1)
+    found[-data.basis.shape[1]] = 0.0  # the constant is not penalised
+    # At the minimum, the penalty's gradient is that of the squared error.
+    residual = data.delta - fitted_values(fitted, data)
+    pull = (design - design.mean(dim=0)).T @ residual
+    strength = ((pull * found).sum() / found.square().sum()).item()
+    weights, constant = ridge_at(design, data.delta, strength)
+    torch.testing.assert_close(design @ weights + constant, fitted_values(fitted, data))
+    for row in range(0, n, max(1, n // 12)):
+        others = torch.arange(n) != row
+        weights, constant = ridge_at(design[others], data.delta[others], strength)
+        expected = data.delta[row] - design[row] @ weights - constant
+        torch.testing.assert_close(left_out[row], expected, rtol=1e-4, atol=1e-6)
+
+
+def fitted_values(fitted, data):
+    coefficients = fitted(data.encoding).coefficients[0][data.codes]
+    return torch.einsum("nq,nqd->nd", data.basis, coefficients)
+
+
+def test_leaving_out_fits_as_fit_does():
+    data = triples(Shift())
+    fitted, left_out = Ridge().fit_and_leave_out(data)
+    alone = Ridge().fit(data)
+    torch.testing.assert_close(fitted_values(fitted, data), fitted_values(alone, data))
+    within = data.delta - fitted_values(fitted, data)
+    assert (left_out.norm(dim=1) > within.norm(dim=1)).all()
+
+
+def test_more_triples_do_not_narrow_the_kernel_to_fit_rounding():
+    # Ten wordings of each of four regimes; shifts are certain, up to float32.
+    rng = torch.Generator().manual_seed(0)
+    centres, shifts = torch.randn(4, 16, generator=rng), torch.randn(4, 3, generator=rng)
+    wordings = centres.repeat(15, 1) + 0.6 * torch.randn(60, 16, generator=rng)
+    known, new = wordings[:40], wordings[40:]
+    errors = []
+    for n in (80, 4000):
+        x_sim = 30 * torch.randn(n, 3, generator=rng)
+        x_obs = x_sim + shifts[torch.arange(n) % 4]
+        corrector = ShiftCorrector(FunctionTransformer())
+        corrector.fit(known[torch.arange(n) % 40].numpy(), x_obs, x_sim)
+        wrong = corrector.shift(new.numpy()) - shifts.repeat(5, 1)
+        errors.append((wrong.norm() / shifts.repeat(5, 1).norm()).item())
+    few, many = errors
+    # A width that fits the rounding of 4000 rows: 1.8 to 3 times the error.
+    assert many < 1.2 * few
 
 
 def test_mixed_columns_go_through_a_column_transformer():

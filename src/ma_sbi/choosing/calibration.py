@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,10 @@ from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_matrix, as_pools, double_device
 
-__all__ = ["Calibration", "Simulations", "read_calibration"]
+__all__ = ["FEWEST_ROWS", "Calibration", "Simulations", "read_calibration"]
+
+FEWEST_ROWS = 16
+"""Fewer rows cannot tell a departure from chance."""
 
 # An observation is gross if it lies so many deviations from the others, and alone.
 GROSS = 8.0
@@ -155,7 +158,7 @@ def read_calibration(
         simulator = None
         if pool is not None and pool.theta is not None:
             simulator = simulator_noise(pool.theta, pool.x).to(observed)
-        elif posterior is not None and repeats.shape[1] == 1:
+        elif posterior is not None and repeats.shape[1] == 1 and len(kept) >= FEWEST_ROWS:
             # Parameters drawn at x_sim are to x_sim as those of the prior are.
             x = repeats[kept, 0]
             theta = posterior.sample(NUM_DRAWS, x.float(), seed=derive(seed, "noise"))
@@ -171,22 +174,17 @@ def read_calibration(
 
 def _as_repeats(x_sim: Any, observed: Tensor) -> Tensor:
     """Convert simulations to ``(n, num_repeats, dim_x)``."""
-    given = x_sim if isinstance(x_sim, Tensor) else torch.as_tensor(np.asarray(x_sim))
-    if given.ndim != 3:
-        flat = as_matrix(
-            x_sim, "x_sim", dtype=torch.float64, device=observed.device, column=True
-        )
-        repeats = flat[:, None]
+    as_doubles = partial(as_matrix, dtype=torch.float64, device=observed.device)
+    if getattr(x_sim, "ndim", 0) == 3:
+        flat = as_doubles(x_sim.reshape(-1, x_sim.shape[2]), "x_sim")
+        repeats = flat.unflatten(0, tuple(x_sim.shape[:2]))
     else:
-        flat = as_matrix(
-            given.flatten(0, 1), "x_sim", dtype=torch.float64, device=observed.device
-        )
-        repeats = flat.unflatten(0, given.shape[:2])
+        repeats = as_doubles(x_sim, "x_sim", column=True)[:, None]
     if repeats.shape[::2] != observed.shape:
         raise ValueError(
             "x_obs and x_sim must be paired row by row, got "
-            f"{tuple(observed.shape)} and {tuple(given.shape)}; several simulations of "
-            "each row have shape (n, number of simulations, dim_x)"
+            f"{tuple(observed.shape)} and {tuple(repeats.squeeze(1).shape)}; several "
+            "simulations of each row have shape (n, number of simulations, dim_x)"
         )
     return repeats
 
@@ -197,7 +195,7 @@ def _find_gross(x_obs: Tensor, x_sim: Tensor) -> Tensor:
     away = (delta - delta.median(dim=0).values).abs()
     # In units of x, or of what nine in ten departures are within, if that is more.
     usual = away.quantile(0.9, dim=0)
-    scale = torch.maximum(x_sim.std(dim=0).nan_to_num(), usual)
+    scale = torch.maximum(x_sim.std(dim=0, correction=0), usual)
     size = (away / scale.clamp(min=1e-200)).amax(dim=1)
     far = size > GROSS * (1 + size.median())
     for row in far.nonzero().flatten().tolist():

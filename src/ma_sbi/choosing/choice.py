@@ -47,7 +47,13 @@ class Choice:
 
 
 def choose(
-    held_out: HeldOut, forward: Tensor, num_rows: int, *, evidence: bool, doubted: bool
+    held_out: HeldOut,
+    forward: Tensor,
+    num_rows: int,
+    *,
+    evidence: bool = False,
+    doubted: bool = False,
+    errors: float = 1.0,
 ) -> Choice:
     """Weigh proposals.
 
@@ -59,20 +65,23 @@ def choose(
         evidence: Whether there is a density of the simulations.
         doubted: Whether its assumptions seem to be violated: then it must improve scores,
             and not merely leave them as they are.
+        errors: Standard errors by which a proposal must add to be kept.
     """
     first, last = held_out.scores[0], held_out.scores[-1]
     first = first.draw(int(first.plain.mean(dim=1).amax(dim=0).argmax()))
     kinds = [_enough(held_out.seen), _enough(~held_out.seen)]
-    plain = [_stack_forward(first.at(rows).of(forward)) for rows in kinds]
+    plain = [_stack_forward(first.at(rows).of(forward), errors) for rows in kinds]
     weighed, gain, use = plain, None, False
     if evidence:
-        weighed = [_weigh_forward(first.at(rows).of(forward), num_rows) for rows in kinds]
+        weighed = [
+            _weigh_forward(first.at(rows).of(forward), num_rows, errors) for rows in kinds
+        ]
         gain = _gain(last.of(forward), held_out.seen, plain, weighed)
         # A loss within its error, or of as little as one row in all, is none.
         slack = min(2 * gain[1], MOST_SLACK) + 1 / num_rows
         use = gain[0] > (0.0 if doubted else -slack)
     chosen = [
-        _stack_all(last.at(rows), forward, weight, evidence=use)
+        _stack_all(last.at(rows), forward, weight, errors, evidence=use)
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)
     ]
     num_contexts = int(held_out.codes.max()) + 1
@@ -90,14 +99,14 @@ def _enough(which: Tensor) -> Tensor:
     return which if which.sum() >= FEWEST_SCORED else torch.ones_like(which)
 
 
-def _stack_forward(scores: Scores) -> Tensor:
+def _stack_forward(scores: Scores, errors: float) -> Tensor:
     """Weigh the forward proposals among each other."""
-    return drop_idle(scores.plain, DROPPED)
+    return drop_idle(scores.plain, DROPPED, errors)
 
 
-def _weigh_forward(scores: Scores, num_rows: int) -> Tensor:
+def _weigh_forward(scores: Scores, num_rows: int, errors: float) -> Tensor:
     """Do the same where the evidence of x weighs candidates afterwards."""
-    weight = drop_idle(scores.by_evidence, DROPPED_BY_EVIDENCE)
+    weight = drop_idle(scores.by_evidence, DROPPED_BY_EVIDENCE, errors)
     # What so few rows cannot rule out is left to the two simplest, so that x can overrule
     # the context.
     least = torch.zeros_like(weight)
@@ -122,12 +131,13 @@ def _gain(
 
 
 def _stack_all(
-    scores: Scores, forward: Tensor, weight: Tensor, *, evidence: bool
+    scores: Scores, forward: Tensor, weight: Tensor, errors: float, *, evidence: bool
 ) -> Tensor:
     """Weigh "nothing departs", the mixture of forward proposals, and each other one."""
     mixture = scores.of(forward).together(weight, evidence=evidence)
     candidates = [scores.plain[0], mixture, *scores.plain[~forward]]
-    nothing, ahead, *others = drop_idle(torch.stack(candidates), DROPPED).tolist()
+    weights = drop_idle(torch.stack(candidates), DROPPED, errors)
+    nothing, ahead, *others = weights.tolist()
     result = torch.zeros(len(forward), dtype=torch.float64)
     result[forward] = ahead * weight
     result[~forward] = torch.tensor(others, dtype=torch.float64)

@@ -14,7 +14,12 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from ma_sbi.choosing.calibration import Calibration, Simulations, read_calibration
+from ma_sbi.choosing.calibration import (
+    FEWEST_ROWS,
+    Calibration,
+    Simulations,
+    read_calibration,
+)
 from ma_sbi.choosing.choice import Choice, choose
 from ma_sbi.choosing.chosen import ChosenCorrector, Part
 from ma_sbi.choosing.held_out import HeldOut, hold_out
@@ -37,9 +42,9 @@ from ma_sbi.reading import read_context
 
 __all__ = ["fit_corrector"]
 
-# Fewer rows cannot tell a departure from chance.
-FEWEST_ROWS = 16
 LEFT_ALONE = "observations are left as they are"
+# Nats below the least probable simulation that is known.
+FAR_LESS = 15.0
 # Below this p-value, simulations and calibration rows are of different populations.
 SMALLEST_P = 0.005
 
@@ -105,6 +110,7 @@ def fit_corrector(
 
         posterior = from_sbi(posterior)
     pool = Simulations.read(simulations)
+    reference = pool.x if pool is not None else _draw(density, seed)
     data, gross = read_calibration(
         context, x_obs, x_sim, pool, groups, posterior, derive(seed, "calibration")
     )
@@ -128,6 +134,8 @@ def fit_corrector(
         for name, proposal in PROPOSALS.items()
         if proposal.suits(len(data), len(known), paired=data.paired)
     }
+    if density is not None:
+        density = _bounded(density, data.mean_x_sim if pool is None else pool.x)
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
     # Contexts are encoded once for all folds: an encoder may be slow, or refuse what a
     # fold leaves out.
@@ -144,8 +152,16 @@ def fit_corrector(
     )
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
-    elsewhere = evidence and _is_elsewhere(data, density, pool, seed)
-    choice = choose(held_out, forward, len(data), evidence=evidence, doubted=elsewhere)
+    elsewhere = evidence and _is_elsewhere(data, reference, seed)
+    choice = choose(
+        held_out,
+        forward,
+        len(data),
+        evidence=evidence,
+        doubted=elsewhere,
+        # Noise that was taken for a departure does more harm than a departure for noise.
+        errors=2.0 if data.noise.found else 1.0,
+    )
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
@@ -164,7 +180,10 @@ def fit_corrector(
         tuple(reasons),
     )
     log_density = density if choice.use_evidence else None
-    return ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density)
+    chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density)
+    if len(chosen.corrections(data.x_obs, data.entries).x) == 1:
+        chosen.why = replace(why, inference="point")
+    return chosen
 
 
 def _fit(
@@ -173,12 +192,12 @@ def _fit(
     """Fit a proposal; None is that nothing departs."""
     if proposal is None:
         return NothingDeparts()
-    x_sim = data.mean_x_sim
+    x_sim, entries = data.mean_x_sim, data.entries
+    if not proposal.reads_context:
+        entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
     if not proposal.is_forward:
         x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
     corrector = proposal.corrector(encoder, data.noise.share)
-    # Numbers in place of contexts: one that is missing would be read as a regime.
-    entries = data.entries if proposal.reads_context else pd.Series(data.codes)
     with warnings.catch_warnings():
         # That all contexts are the same is said once, and not by every fit.
         warnings.simplefilter("ignore")
@@ -222,11 +241,19 @@ def _gaussian(pool: Simulations | None) -> Callable[[Tensor], Tensor]:
     return lambda x: law.log_prob(x.to(pool.x))
 
 
-def _is_elsewhere(
-    data: Calibration, density: Any, pool: Simulations | None, seed: int | None
-) -> bool:
+def _bounded(
+    density: Callable[[Tensor], Tensor], x_sim: Tensor
+) -> Callable[[Tensor], Tensor]:
+    """Do not tell apart what is far less probable than any simulation that is known.
+
+    Far from all simulations a density that was learned is arbitrary.
+    """
+    least = density(x_sim).min().item() - FAR_LESS
+    return lambda x: density(x).clamp(min=least)
+
+
+def _is_elsewhere(data: Calibration, reference: Tensor | None, seed: int | None) -> bool:
     """Tell whether theta seems to come from another population than the prior."""
-    reference = pool.x if pool is not None else _draw(density, seed)
     if reference is None:
         return False
     # Rows of a group may share their theta, and are not a sample of the population.

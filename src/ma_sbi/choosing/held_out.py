@@ -165,28 +165,33 @@ def _folds(data: Calibration, seed: int | None) -> Iterator[tuple[np.ndarray, np
     """Leave out groups of rows, then whole contexts."""
     rng = np.random.default_rng(derive(seed, "folds"))
     everything = np.arange(len(data))
-    by_group = _parts(data.groups, rng)
+    first = np.unique(data.groups, return_index=True)[1]
+    by_group = _parts(data.codes[first], rng)
     for part in by_group:
         test = everything[part[data.groups]]
         train = everything[~part[data.groups]]
-        if len(train) and len(test):
-            yield train, _some(test, MOST_SCORED // len(by_group), rng)
-    by_context = _parts(data.codes, rng)
-    if len(by_context) < 2:
+        yield train, _some(test, MOST_SCORED // len(by_group), rng)
+    num_contexts = int(data.codes.max()) + 1
+    if num_contexts < 2:
         return
+    by_context = _parts(np.zeros(num_contexts), rng)
     for part in by_context:
         test = everything[part[data.codes]]
         train = everything[~np.isin(data.groups, data.groups[test]) & ~part[data.codes]]
         if len(train) == 0:  # groups that have every context: leave out the rows alone
             train = everything[~part[data.codes]]
-        if len(train) and len(test):
-            yield train, _some(test, MOST_SCORED // len(by_context), rng)
+        yield train, _some(test, MOST_SCORED // len(by_context), rng)
 
 
-def _parts(codes: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """Divide codes into folds: for each, which codes are in it."""
-    count = int(codes.max()) + 1
-    order = rng.permutation(count)
+def _parts(kinds: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Deal things to folds, those of one kind to as many as possible.
+
+    Returns:
+        For each fold, which things are in it.
+    """
+    count = len(kinds)
+    shuffled = rng.permutation(count)
+    order = shuffled[np.argsort(kinds[shuffled], kind="stable")]
     num = min(NUM_FOLDS, count)
     return [np.isin(np.arange(count), order[start::num]) for start in range(num)]
 

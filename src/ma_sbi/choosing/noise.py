@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.stats import ks_2samp
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -22,8 +23,10 @@ __all__ = ["Noise", "find_noise", "simulator_noise"]
 
 # Standard errors by which a moment must differ from what it is compared with.
 CLEAR = 3.0
-# The simulator's noise is known up to this share.
-ABOUT = 0.25
+# Above this p-value, residuals could be differences of noise.
+SMALLEST_P = 0.01
+# Parameters up to which the simulator may be quadratic in them.
+MOST_CURVED = 10
 # Largest factor by which slopes are corrected for noise in x_sim.
 MOST_CORRECTION = 5.0
 
@@ -83,13 +86,13 @@ def find_noise(
     ``var(x_obs) - var(x_sim)`` is the variance of the departure, and so is
     ``var(x_obs - x_sim)``; if x_sim has noise of its own, only the first is. (An x_obs that
     varies clearly less than x_sim has another cause, such as a gain.) And the simulator's
-    noise, if it is known: ``x_obs - x_sim`` varies twice as much in every column.
+    noise, if it is known: ``x_obs - x_sim`` may be distributed as differences of it.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``.
         x_sim: Simulations, shape ``(n, num_repeats, dim_x)``.
         codes: Context of each row, shape ``(n,)``; means of contexts do not count.
-        simulator: Variance of the simulator's noise, shape ``(dim_x,)``, if known.
+        simulator: Draws of the simulator's noise, shape ``(num, dim_x)``, if known.
     """
     num_repeats, mean = x_sim.shape[1], x_sim.mean(dim=1)
     scale = column_scale(mean)
@@ -102,7 +105,7 @@ def find_noise(
         share = (of_simulation * (1 + 1 / num_repeats) / total).clamp(max=1.0)
         sentence = f"x_sim has {num_repeats} simulations per row, which show its noise"
     else:
-        known = None if simulator is None else 2 * simulator / scale.square()
+        known = None if simulator is None else simulator / scale
         share = _unshared(observed, simulated, residual, known)
         of_simulation = share * total / 2
         sentence = (
@@ -132,15 +135,23 @@ def _unshared(
     excess = departure - residual.mean(dim=1)
     error = excess.std() / root
     is_gain = departure.mean() < -CLEAR * departure.std() / root
-    if excess.mean() < -CLEAR * error and not is_gain:
-        departing = (departure.mean() / residual.mean()).clamp(0.0, 1.0)
-        return none + (1 - departing)
-    if known is None or _repeats(observed - simulated):
+    is_seen = excess.mean() < -CLEAR * error and not is_gain
+    if known is not None and not _repeats(observed - simulated):
+        half = len(known) // 2
+        differences = known[:half] - known[half : 2 * half]
+        is_possible = excess.mean() < CLEAR * error - differences.square().mean()
+        if is_possible and _alike(observed - simulated, differences):
+            return torch.ones_like(none)
+    if not is_seen:
         return none
-    ratio = residual / known.clamp(min=1e-12)
-    alike = _near_one(ratio.mean(dim=1)) and all(map(_near_one, ratio.T))
-    impossible = excess.mean() > -known.mean() + CLEAR * error
-    return torch.ones_like(none) if alike and not impossible else none
+    return none + 1 - (departure.mean() / residual.mean()).clamp(0.0, 1.0)
+
+
+def _alike(residual: Tensor, differences: Tensor) -> bool:
+    """Tell whether residuals could be differences of noise, in every column."""
+    columns = zip(residual.T.cpu().numpy(), differences.T.cpu().numpy(), strict=True)
+    p_values = [ks_2samp(first, second).pvalue for first, second in columns]
+    return min(p_values) > SMALLEST_P / len(p_values)
 
 
 def _repeats(residual: Tensor) -> bool:
@@ -149,34 +160,33 @@ def _repeats(residual: Tensor) -> bool:
     return bool((apart.amin(dim=1) < 1e-4 * residual.std()).double().mean() > 0.1)
 
 
-def _near_one(ratio: Tensor) -> bool:
-    """Tell whether the mean could be one, for what is known to about a quarter."""
-    mean = ratio.mean().clamp(min=1e-12)
-    error = (ratio.std() / len(ratio) ** 0.5 / mean).item()
-    return abs(mean.log().item()) < ABOUT + 2 * error
-
-
 def simulator_noise(theta: Tensor, x: Tensor) -> Tensor:
-    """Estimate the variance of x given theta, shape ``(dim_x,)``.
+    """Draw the noise of x given theta, from what theta does not predict of x.
 
     Args:
         theta: Parameters, shape ``(n, dim_theta)``; or several that x may have come from,
             ``(draws, n, dim_theta)``.
         x: Simulations at them, shape ``(n, dim_x)``.
+
+    Returns:
+        Draws in random order, shape ``(draws * n, dim_x)``.
     """
     if len(x) == 1:  # shows no noise
-        return torch.zeros_like(x[0])
+        return torch.zeros_like(x)
     theta = theta if theta.ndim == 3 else theta[None]
     rows = np.tile(np.arange(len(x)), len(theta))
     model = make_pipeline(
-        StandardScaler(), PolynomialFeatures(2), RidgeCV(np.logspace(-3, 3, 7))
+        StandardScaler(),
+        PolynomialFeatures(2 if theta.shape[2] <= MOST_CURVED else 1),
+        RidgeCV(np.logspace(-3, 3, 7)),
     )
     inputs = theta.double().flatten(end_dim=1).cpu().numpy()
     outputs = x.double().cpu().numpy()[rows]
     folds = GroupKFold(min(5, len(x)))
     predicted = cross_val_predict(model, inputs, outputs, cv=folds, groups=rows)
-    predicted = predicted.reshape(outputs.shape)
-    return torch.from_numpy(((outputs - predicted) ** 2).mean(axis=0)).to(x)
+    noise = outputs - predicted.reshape(outputs.shape)
+    order = np.random.default_rng(0).permutation(len(noise))
+    return torch.from_numpy(noise[order]).to(x)
 
 
 def _num_means(codes: Tensor) -> int:

@@ -45,12 +45,12 @@ def log_score(scores: Tensor, weight: Tensor) -> Tensor:
     return mixture.mean(dim=1)
 
 
-def drop_idle(scores: Tensor, least: float) -> Tensor:
+def drop_idle(scores: Tensor, least: float, errors: float = 1.0) -> Tensor:
     """Stack, without the components that add next to nothing.
 
     From the last to the first, a component is dropped unless all rows together score
-    clearly worse without it: by more than ``least`` nats and a standard error. So the
-    simple ones should come first.
+    clearly worse without it: by more than ``least`` nats and so many standard errors. So
+    the simple ones should come first.
 
     Returns:
         Weights of shape ``(num_components,)``, zero for those dropped.
@@ -64,7 +64,7 @@ def drop_idle(scores: Tensor, least: float) -> Tensor:
         without = log_score(scores[others], stack(scores[others]))
         loss = best - without
         error = loss.std() * len(loss) ** 0.5 if len(loss) > 1 else loss[0].abs()
-        if loss.sum() < least + error:
+        if loss.sum() < least + errors * error:
             kept = others
     weight = torch.zeros(len(scores), dtype=torch.float64)
     weight[kept] = stack(scores[kept])

@@ -36,7 +36,7 @@ class Why:
     Attributes:
         tried: Every proposal that was tried.
         inference: ``"evidence"`` if x weighs candidates, ``"mixture"`` if the context alone
-            does, ``"point"`` if there were too few rows to learn from.
+            does, ``"point"`` if there is only one.
         scored_by: What held-out rows were scored by.
         num_rows: Calibration rows.
         encoder: The encoder, as Python prints it.

@@ -30,7 +30,8 @@ LEAST_HIDDEN = 64
 MOST_SPLINES = 32
 """Columns beyond which splines take too long to train."""
 HEAVY_SHARE = 1e-3
-"""Weight of the heavy-tailed part: it costs 0.001 nats where simulations lie."""
+"""Weight of the heavy-tailed part. It costs 0.001 nats where simulations lie; ten times the
+weight changed the error on slcp (1.12 nats, 10,000 simulations) by 0.005."""
 SLACK = 2.0
 """The flow counts up to this many times the distance of the farthest simulation."""
 BLOCK_ENTRIES = 40_000
@@ -57,8 +58,8 @@ def fit_density(
     Args:
         x: Simulations at parameters from the prior, shape ``(n, dim_x)``; at least 100.
         flow: ``"nsf"``, a neural spline flow, or ``"maf"``, a masked autoregressive flow
-            that is less flexible and ten times as fast to evaluate. If None, the second
-            for more than 32 columns.
+            that is less flexible and five to ten times as fast to evaluate. If None, the
+            second for more than 32 columns.
         num_transforms: Number of transforms; 2 for nsf, 5 for maf if None.
         hidden: Widths of the hidden layers of each transform; two layers of ``dim_x``,
             but at least 64, if None. With fewer units columns are left out.
@@ -152,15 +153,15 @@ class SimulationDensity:
 
     .. math:: q(x) = (1 - \epsilon)\, q_{flow}(x) + \epsilon\, q_{heavy}(x)
 
-    Far from all simulations a flow is arbitrary. A heavy-tailed density of the mean and
-    covariance of the simulations, with a weight of 0.001, decides there: the log
-    density is finite for every finite x, and the nearer x is to the simulations, the
-    higher. Beyond twice the distance of the farthest simulation it is alone.
+    Far from all simulations a flow is arbitrary. A broad density with heavy tails, of the
+    mean and covariance of the simulations and with a weight of 0.001, decides there: the
+    log density is finite for every finite x, and falls with the distance. Beyond twice
+    the distance of the farthest simulation it is alone.
 
     Values that simulations share (counts, zeros) have no density. Each was spread
     uniformly over its cell, half way to the next values of its column: what is learned is
-    the density of the spread simulations, the probability of a value divided by the width
-    of its cell. It is evaluated at x as it is, also between those values.
+    the density of the spread simulations, about the probability of a value divided by the
+    width of its cell. It is evaluated at x as it is, also between those values.
 
     A column in which all simulations are equal takes no part: its equality is an event of
     probability one, and an x that differs from it by ``d`` loses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,40 +14,42 @@ __all__ = ["HeavyTailed"]
 
 @dataclass(frozen=True)
 class HeavyTailed:
-    r"""A Cauchy density in several dimensions, as wide as a set of points.
+    r"""A density that is flat on an ellipsoid around points, and falls slowly beyond.
 
-    .. math:: \log q(x) = c - \tfrac{d + 1}{2} \log(1 + r^2), \qquad
+    .. math:: q(x) \propto \min(1, R / r)^{d + 1}, \qquad
         r^2 = (x - \mu)^T \Sigma^{-1} (x - \mu)
 
-    It falls with a power of the distance: also of two points far away the nearer one has
-    the higher density, and no density is zero.
+    R is the distance of the farthest point. Also of two points beyond it the nearer one
+    has the higher density, and no density is zero. It has no peak: that of a Cauchy
+    density, which falls as slowly, rises above any flow in a hundred dimensions.
 
     Attributes:
         center: Mean of the points, shape ``(dim,)``.
         whitener: Matrix that makes their covariance the identity, ``(dim, dim)``.
-        radius: Distance of the farthest of them, a scalar.
+        radius: R, a scalar.
+        log_peak: Log density inside, a scalar.
     """
 
     center: Tensor
     whitener: Tensor
     radius: Tensor
+    log_peak: Tensor
 
     @classmethod
     def around(cls, points: Tensor) -> HeavyTailed:
         """Measure points, shape ``(n, dim)``, float64."""
+        dim = points.shape[1]
         center = points.mean(dim=0)
         centred = points - center
         values, vectors = torch.linalg.eigh(centred.T @ centred / len(points))
         # A direction in which the points do not vary gets a small scale.
-        whitener = vectors / values.clamp(min=1e-6 * values[-1].item()).sqrt()
-        return cls(center, whitener, (centred @ whitener).norm(dim=1).max())
-
-    @cached_property
-    def log_peak(self) -> float:
-        """Log density at the centre."""
-        half = (len(self.center) + 1) / 2
-        log_abs_det = torch.linalg.slogdet(self.whitener).logabsdet.item()
-        return math.lgamma(half) - half * math.log(math.pi) + log_abs_det
+        values = values.clamp(min=1e-6 * values[-1].item())
+        whitener = vectors / values.sqrt()
+        radius = (centred @ whitener).norm(dim=1).max()
+        # Of the mass, d parts of d + 1 lie beyond the radius.
+        log_ball = dim / 2 * math.log(math.pi) - math.lgamma(dim / 2 + 1)
+        log_volume = log_ball + dim * radius.log() + values.log().sum() / 2
+        return cls(center, whitener, radius, -log_volume - math.log(dim + 1))
 
     def distance(self, points: Tensor) -> Tensor:
         """Measure r of points, ``(n, dim)`` to ``(n,)``."""
@@ -55,16 +57,15 @@ class HeavyTailed:
 
     def log_prob(self, distance: Tensor) -> Tensor:
         """Evaluate points at these distances, ``(n,)``."""
-        return self.log_peak - (len(self.center) + 1) / 2 * distance.square().log1p()
+        beyond = (distance / self.radius).clamp(min=1.0).log()
+        return self.log_peak - (len(self.center) + 1) * beyond
 
     def sample(self, num_samples: int, rng: torch.Generator | None = None) -> Tensor:
         """Draw, shape ``(num_samples, dim)``."""
-        normal = torch.randn(
-            num_samples,
-            len(self.center) + 1,
-            generator=rng,
-            device=self.center.device,
-            dtype=self.center.dtype,
-        )
-        white = normal[:, 1:] / normal[:, :1].abs()
+        dim = len(self.center)
+        kind: dict[str, Any] = {"device": self.center.device, "dtype": self.center.dtype}
+        direction = torch.randn(num_samples, dim, generator=rng, **kind)
+        inside, along = torch.rand(2, num_samples, generator=rng, **kind)
+        length = torch.where(inside * (dim + 1) < 1, along ** (1 / dim), 1 / along)
+        white = self.radius * length[:, None] * direction / direction.norm(dim=1)[:, None]
         return self.center + torch.linalg.solve(self.whitener, white, left=False)
