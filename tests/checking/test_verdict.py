@@ -179,7 +179,7 @@ ADVICE = {
         MARGINAL | {"encoder": "encoder", "options": OPTIONS},
         "fit_corrector",
     ),
-    "the mean, slopes": (MARGINAL | {"affine": True}, "ComposedCorrector"),
+    "the mean, slopes": (MARGINAL | {"affine": True}, "fit_corrector"),
     "no pairs": (
         {"total": None, "conditional": None, "marginal": None, "paired": False},
         "fit_corrector",

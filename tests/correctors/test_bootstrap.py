@@ -353,13 +353,14 @@ def test_residuals_that_rounding_puts_apart_are_equal():
 def test_spread_is_that_of_the_departure_and_the_error_of_the_mean(noise):
     n = 20
     x_obs = torch.randn(n, 2, dtype=torch.float64)
-    noise = torch.tensor(noise, dtype=torch.float64)
-    found = pools(["a"] * n, x_obs, noise=noise).fitted_(torch.ones(1, 1))
+    share = torch.tensor(noise, dtype=torch.float64)
+    variance = share * x_obs.var(dim=0)
+    found = pools(["a"] * n, x_obs, noise=variance).fitted_(torch.ones(1, 1))
     departures, weight = found.coefficients[:, 0, 0], found.log_weight[:, 0].exp()
     mean = (weight[:, None] * departures).sum(dim=0)
     torch.testing.assert_close(mean, x_obs.mean(dim=0))
     variance = (weight[:, None] * (departures - mean).square()).sum(dim=0)
-    expected = x_obs.var(dim=0, unbiased=False) * (1 - noise + 1 / n).clamp(max=1)
+    expected = x_obs.var(dim=0, unbiased=False) * (1 - share + 1 / n).clamp(max=1)
     torch.testing.assert_close(variance, expected)
 
 

@@ -33,7 +33,7 @@ def test_log_abs_det_matches_autograd():
     corrector = ComposedCorrector(HashEncoder(), Affine(), Ridge(), Point())
     corrector.fit(*world[:3])
     encoding = torch.tensor(corrector.encoder_.transform([TEXTS[1]])).double()
-    coefficients, _ = corrector.fitted_(encoding)
+    coefficients = corrector.fitted_(encoding).coefficients
     x = torch.randn(1, 4, dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(
         lambda row: corrector.departure_.undo(row[None], coefficients)[0][0, 0], x[0]

@@ -255,7 +255,7 @@ def test_more_triples_do_not_narrow_the_kernel_to_fit_rounding():
     for n in (80, 4000):
         x_sim = 30 * torch.randn(n, 3, generator=rng)
         x_obs = x_sim + shifts[torch.arange(n) % 4]
-        corrector = ShiftCorrector(FunctionTransformer())
+        corrector = ShiftCorrector(FunctionTransformer(), Ridge(rounding=1e-8))
         corrector.fit(known[torch.arange(n) % 40].numpy(), x_obs, x_sim)
         wrong = corrector.shift(new.numpy()) - shifts.repeat(5, 1)
         errors.append((wrong.norm() / shifts.repeat(5, 1).norm()).item())

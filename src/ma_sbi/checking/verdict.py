@@ -20,14 +20,11 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 # Where the names of the code come from.
 MODULES = {
     "ma_sbi": {
-        "CategoryEncoder",
-        "ComposedCorrector",
         "CorrectedPosterior",
         "SentenceEncoder",
         "fit_corrector",
         "from_sbi",
     },
-    "ma_sbi.correctors": {"Affine", "Point", "Ridge"},
     "ma_sbi.diagnostics": {"read_context"},
 }
 # Columns that every terminal has: a line that is broken cannot be copied.
@@ -258,14 +255,6 @@ def _common_part(facts: Facts) -> Advice:
         "fit_corrector weigh them by it, without a context.",
     )
     rows = '["same"] * len(x_obs), x_obs, x_sim'
-    if facts.affine:
-        # fit_corrector has no family yet that depends on x and not on the context.
-        fit = [
-            "corrector = ComposedCorrector(CategoryEncoder(), Affine(), Ridge(), Point())",
-            f"corrector.fit({rows})",
-        ]
-        code = _code(facts, [*fit, *_sample('"same"')])
-        return Advice("ComposedCorrector", code, reasons[:1])
     fit = _fit_corrector(facts, rows)
     return Advice("fit_corrector", _code(facts, [*fit, *_sample('"same"')]), reasons)
 

@@ -35,6 +35,8 @@ class Choice:
     Attributes:
         seen: Under contexts of the calibration set, shape ``(num_proposals,)``.
         unseen: Under others.
+        left_alone: Weight of "nothing departs" that evidence does not touch, under
+            contexts of the calibration set and others.
         use_evidence: Whether the evidence of x weighs candidates.
         gain: What evidence adds to the held-out log score of a row, and its standard
             error; None if that cannot be told.
@@ -42,6 +44,7 @@ class Choice:
 
     seen: Tensor
     unseen: Tensor
+    left_alone: tuple[float, float]
     use_evidence: bool
     gain: tuple[float, float] | None
 
@@ -75,18 +78,19 @@ def choose(
         # A loss within its error, or of as little as one row in all, is none.
         slack = min(2 * gain[1], MOST_SLACK) + 1 / num_rows
         use = gain[0] > (0.0 if doubted else -slack)
-    chosen = [
+    (seen, seen_alone), (unseen, unseen_alone) = (
         _stack_all(last.at(rows), forward, weight, evidence=use)
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)
-    ]
+    )
     num_contexts = int(held_out.codes.max()) + 1
     if num_contexts > 1:
         # Two more contexts, as it were: so many have been seen, not as many as rows. In
         # one nothing departed, in the other what departs elsewhere.
-        unseen = num_contexts * chosen[1]
+        unseen = num_contexts * unseen
         unseen[:2] += 1
-        chosen[1] = unseen / unseen.sum()
-    return Choice(chosen[0], chosen[1], use, gain)
+        unseen /= num_contexts + 2
+        unseen_alone *= num_contexts / (num_contexts + 2)
+    return Choice(seen, unseen, (seen_alone, unseen_alone), use, gain)
 
 
 def _enough(which: Tensor) -> Tensor:
@@ -127,14 +131,16 @@ def _gain(
 
 def _stack_all(
     scores: Scores, forward: Tensor, weight: Tensor, *, evidence: bool
-) -> Tensor:
-    """Weigh "nothing departs", the mixture of forward proposals, and each other one."""
+) -> tuple[Tensor, float]:
+    """Weigh "nothing departs", the mixture of forward proposals, and each other one.
+
+    Returns:
+        The weights of all proposals, and that of "nothing departs" besides the mixture.
+    """
     mixture = scores.of(forward).together(weight, evidence=evidence)
     candidates = [scores.plain[0], mixture, *scores.plain[~forward]]
-    weights = drop_idle(torch.stack(candidates), DROPPED)
-    nothing, ahead, *others = weights.tolist()
+    nothing, ahead, *others = drop_idle(torch.stack(candidates), DROPPED).tolist()
     result = torch.zeros(len(forward), dtype=torch.float64)
     result[forward] = ahead * weight
     result[~forward] = torch.tensor(others, dtype=torch.float64)
-    result[0] += nothing
-    return result
+    return result, nothing

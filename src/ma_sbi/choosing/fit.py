@@ -45,6 +45,8 @@ __all__ = ["fit_corrector"]
 LEFT_ALONE = "observations are left as they are"
 # Nats below the least probable simulation that is known.
 FAR_LESS = 15.0
+# Rows whose candidates are counted, to tell a point.
+MOST_SHOWN = 100
 # Below this p-value, simulations and calibration rows are of different populations.
 SMALLEST_P = 0.005
 
@@ -83,7 +85,8 @@ def fit_corrector(
             gives. With it, x itself weighs the candidates (evidence), and a context that
             is wrong can be overruled. It assumes that theta comes from the prior.
         posterior: The posterior that will be corrected. With it, proposals are judged by
-            what they do to the posterior; without, by how they predict ``x_sim``.
+            what they do to the posterior; without, or if ``x_sim`` has noise of its own, by
+            how they predict ``x_sim``.
         encoder: Context to vectors; chosen from the kind of context if None.
         groups: One label per row; rows that share one are left out together.
         seed: Makes the choice repeatable.
@@ -123,7 +126,7 @@ def fit_corrector(
         few = f"{len(data)} rows, in {len(np.unique(data.groups))} groups,"
         reasons.append(
             f"{few} are too few to learn a departure from (at least {FEWEST_ROWS} rows, in "
-            "two groups): observations are left as they are"
+            f"two groups): {LEFT_ALONE}"
         )
         return _nothing(data, known, reasons)
     if len(known) > len(data) / 2 > 1:
@@ -141,7 +144,8 @@ def fit_corrector(
     if density is not None:
         density = _bounded(density, data.mean_x_sim if pool is None else pool.x)
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
-    # Contexts are encoded once: an encoder may be slow, or refuse what a fold leaves out.
+    # Contexts are encoded once for all folds: an encoder may be slow, or refuse what a
+    # fold leaves out.
     table = EncodingTable(encode(clone(encoder).fit(data.entries), known).numpy())
     held_out = hold_out(
         [partial(_fit, proposal, table) for proposal in tried.values()],
@@ -170,6 +174,8 @@ def fit_corrector(
         )
         if max(seen, unseen) > 0
     ]
+    if max(choice.left_alone) > 0:
+        parts.append(Part(NOTHING, NothingDeparts(), *choice.left_alone, is_forward=False))
     why = Why(
         _table(tried, held_out, choice),
         "evidence" if choice.use_evidence else "mixture",
@@ -180,7 +186,8 @@ def fit_corrector(
     )
     log_density = density if choice.use_evidence else None
     chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density)
-    if len(chosen.corrections(data.x_obs, data.entries).x) == 1:
+    some = slice(MOST_SHOWN)
+    if len(chosen.corrections(data.x_obs[some], data.entries.iloc[some]).x) == 1:
         chosen.why = replace(why, inference="point")
     return chosen
 
@@ -196,7 +203,7 @@ def _fit(
         entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
     if not proposal.is_forward:
         x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
-    corrector = proposal.corrector(encoder, data.noise.share)
+    corrector = proposal.corrector(encoder, data.noise.variance)
     with warnings.catch_warnings():
         # That all contexts are the same is said once, and not by every fit.
         warnings.simplefilter("ignore")
@@ -255,17 +262,20 @@ def _bounded(
             f"got a {type(density).__name__}"
         )
     try:
-        least = density(x_sim).min().item() - FAR_LESS
-    except ValueError as error:
+        known = density(x_sim.float())
+    except (ValueError, RuntimeError) as error:
         raise ValueError(f"density cannot be evaluated at simulations: {error}") from error
-    return lambda x: density(x).clamp(min=least)
+    least = known[known.isfinite()].min().item() - FAR_LESS
+    return lambda x: density(x.float()).nan_to_num(nan=least).clamp(min=least)
 
 
 def _is_elsewhere(data: Calibration, reference: Tensor | None, seed: int | None) -> bool:
     """Tell whether theta seems to come from another population than the prior."""
     if reference is None:
         return False
-    return energy_p_value(data.x_sim[:, 0], reference, seed) <= SMALLEST_P
+    # Rows of a group may share their theta, and are not a sample of the population.
+    first = np.unique(data.groups, return_index=True)[1]
+    return energy_p_value(data.x_sim[first, 0], reference, seed) <= SMALLEST_P
 
 
 def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
@@ -273,8 +283,8 @@ def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
     if elsewhere:
         said.append(
             "the calibration simulations are unlike those of the density: theta seems to "
-            "come from another population than the prior, against what evidence assumes (or "
-            "units, columns or arguments are mixed up)"
+            "come from another population than the prior, against what evidence assumes, "
+            "or units, columns or arguments are mixed up"
         )
     if choice.gain is not None:
         gain, error = choice.gain
@@ -305,8 +315,8 @@ def _table(
             LEFT_ALONE if proposal is None else proposal.words,
             gain[i].mean().item(),
             error[i].item(),
-            choice.seen[i].item(),
-            choice.unseen[i].item(),
+            choice.seen[i].item() + (choice.left_alone[0] if proposal is None else 0),
+            choice.unseen[i].item() + (choice.left_alone[1] if proposal is None else 0),
         )
         for i, (name, proposal) in enumerate(tried.items())
     )

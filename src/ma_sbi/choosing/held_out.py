@@ -64,10 +64,14 @@ class Scores:
             evidence: Whether the evidence of x weighs all candidates together.
         """
         log_weight = weight.log()[:, None, None]
+        plain = (log_weight + self.plain).logsumexp(dim=0)
         if not evidence:
-            return (log_weight + self.plain).logsumexp(dim=0)
+            return plain
         weighed = log_weight + self.evidence[..., None]
-        return (weighed + self.by_evidence).logsumexp(dim=0) - weighed.logsumexp(dim=0)
+        total = weighed.logsumexp(dim=0)
+        together = (weighed + self.by_evidence).logsumexp(dim=0) - total
+        # Where no candidate has a density, the context alone decides.
+        return torch.where(total.isfinite(), together, plain)
 
 
 class HeldOut(NamedTuple):
@@ -146,14 +150,19 @@ def _score(
     if log_density is not None:
         density = log_density(x.flatten(0, 1)).unflatten(0, log_weight.shape)
         weighed = log_weight + density.double().cpu() + log_abs_det.double().cpu()
+        weighed = weighed.masked_fill(weighed.isnan(), -torch.inf)
     evidence = weighed.logsumexp(dim=0)
     rows = torch.from_numpy(test)
     scored = []
     for target, floor in targets:
         each = target.score(rows, x)
-        plain = robust((each + log_weight).logsumexp(dim=1), floor)
-        by_evidence = robust((each + weighed).logsumexp(dim=1) - evidence, floor)
-        scored.append(Scores(plain.T, by_evidence.T, evidence))
+        each = each.masked_fill(each.isnan(), -torch.inf)  # far from all it was trained on
+        plain = (each + log_weight).logsumexp(dim=1)
+        weighted = (each + weighed).logsumexp(dim=1) - evidence
+        by_evidence = torch.where(evidence.isfinite(), weighted, plain)
+        scored.append(
+            Scores(robust(plain, floor).T, robust(by_evidence, floor).T, evidence)
+        )
     return scored
 
 

@@ -61,8 +61,8 @@ class Proposal:
     Attributes:
         words: What it assumes, for people.
         departure: The family.
-        fitting: Makes the fit, given the share of the residuals' variance that is noise,
-            shape ``(dim_x,)``.
+        fitting: Makes the fit, given the variance of x_obs - x_sim that is noise, shape
+            ``(dim_x,)``.
         reads_context: Whether it uses the context.
         fewest_rows: Rows without which it is not tried.
         needs_pairs: Whether it needs a simulation for each observation.

@@ -29,6 +29,8 @@ NUM_DRAWS = 8
 NUM_OTHERS = 50
 # Share of rows that no correction explains: what keeps a score from being decided by them.
 UNEXPLAINED = 0.01
+# Instead of minus infinity, which cannot be averaged or subtracted.
+LEAST_SCORE = -1e6
 # Widths of the density of x_sim around a candidate, in standard deviations of x_sim.
 WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 
@@ -48,9 +50,10 @@ class Target(ABC):
 
 
 def robust(scores: Tensor, floor: Tensor) -> Tensor:
-    """Allow for rows that no correction explains."""
+    """Allow for rows that no correction explains; the result is finite."""
     share = torch.tensor(UNEXPLAINED).to(scores)
-    return torch.logaddexp((1 - share).log() + scores, share.log() + floor)
+    both = torch.logaddexp((1 - share).log() + scores, share.log() + floor)
+    return both.clamp(min=LEAST_SCORE)
 
 
 class Parameters(Target):
@@ -86,6 +89,7 @@ class Parameters(Target):
         theta = self.theta[:, rows.to(self.theta.device)]
         flat = theta.reshape(-1, 1, theta.shape[-1]).expand(-1, len(self.others), -1)
         each = self.posterior.log_prob(flat, self.others.float()).double().cpu()
+        each = each.masked_fill(each.isnan(), -torch.inf)
         mean = each.logsumexp(dim=1) - math.log(len(self.others))
         return mean.unflatten(0, theta.shape[:2])
 

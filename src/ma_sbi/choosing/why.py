@@ -35,7 +35,8 @@ class Why:
 
     Attributes:
         tried: Every proposal that was tried.
-        inference: ``"point"``, ``"mixture"`` or ``"evidence"``.
+        inference: ``"evidence"`` if x weighs candidates, ``"mixture"`` if the context alone
+            does, ``"point"`` if there is only one.
         scored_by: What held-out rows were scored by.
         num_rows: Calibration rows.
         encoder: The encoder, as Python prints it.

@@ -173,10 +173,10 @@ class ResidualPools:
         num_draws: Most hypotheses per context.
         width: Kernel width by which contexts share residuals.
         widths: What ``width="auto"`` chooses from.
-        noise: Share of the residuals' variance that is noise which x_obs and x_sim do not
-            share, for each column of x or one for all. It is no part of the departure:
-            residuals are drawn towards the mean of their pool until the spread of the
-            departure and the error of that mean are left.
+        noise: Variance of the residuals that is noise which x_obs and x_sim do not share,
+            for each column of x or one for all. It is no part of the departure: residuals
+            are drawn towards the mean of their pool until the spread of the departure and
+            the error of that mean are left.
         others: How many residuals, of all contexts, a pool has besides its own; so a
             context that is seen rarely does not seem certain.
     """
@@ -202,7 +202,7 @@ class ResidualPools:
         """Keep the residuals; the seed is for drawing from pools above ``num_draws``."""
         need_shift(triples.basis, "ResidualPools")
         rng = generator(0 if seed is None else seed)
-        atoms, atom = _merge(triples.delta)
+        atoms, atom = _merge(triples.delta, rounding_of(triples))
         pools = ResidualFit(
             encoding=triples.encoding,
             codes=triples.codes,
@@ -241,7 +241,7 @@ class ResidualFit:
         residuals: Shape ``(n, dim_x)``.
         atoms: The distinct residuals, shape ``(num_atoms, dim_x)``.
         atom: Which of them each residual is, shape ``(n,)``.
-        noise: Share of their variance that is no departure.
+        noise: Variance that is no departure.
         others: Residuals of all contexts that a pool has besides its own.
         width: Kernel width in median distances of contexts.
         num_draws: Most hypotheses per context.
@@ -358,23 +358,38 @@ class ResidualFit:
         """Draw residuals towards their mean, as far as their spread is noise."""
         if not self.noise.any():
             return atoms
-        mean = (shares[:, None] * atoms).sum(dim=0) / shares.sum()
+        shares = shares[:, None] / shares.sum()
+        mean = (shares * atoms).sum(dim=0)
         error = weight.square().sum()  # of the mean, in units of the residuals' variance
-        return mean + (1 - self.noise + error).clamp(max=1).sqrt() * (atoms - mean)
+        freedom = (1 - error).clamp(min=1e-12)
+        variance = (shares * (atoms - mean).square()).sum(dim=0) / freedom
+        departure = (1 - self.noise / variance.clamp(min=1e-200)).clamp(min=0)
+        return mean + (departure + error).clamp(max=1).sqrt() * (atoms - mean)
 
 
-def _merge(residuals: Tensor) -> tuple[Tensor, Tensor]:
+def rounding_of(triples: Triples) -> Tensor:
+    """Return what of a departure is rounding, column by column."""
+    return (ROUNDING * triples.delta.abs().amax(dim=0)).clamp(
+        min=torch.as_tensor(triples.rounding).to(triples.delta)
+    )
+
+
+def _merge(residuals: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
     """Find the residuals that differ by more than rounding.
+
+    Args:
+        residuals: Shape ``(n, dim_x)``.
+        unit: Smaller differences are rounding, shape ``(dim_x,)``.
 
     Returns:
         The distinct ones in order of appearance, and which of them each residual is.
     """
-    unit = ROUNDING * residuals.abs().max().clamp(min=1e-200)
-    first = _first_alike((residuals / unit).round())
+    scaled = residuals / unit.clamp(min=1e-200)
+    first = _first_alike(scaled.round())
     places = first.unique()
     if len(places) <= MOST_MERGED:
         # Equal residuals may have been rounded apart.
-        near = torch.cdist(residuals[places], residuals[places], p=math.inf) < unit
+        near = torch.cdist(scaled[places], scaled[places], p=math.inf) < 1
         first = places[near.byte().argmax(dim=1)][torch.searchsorted(places, first)]
     atom = first.unique(return_inverse=True)[1]
     count = atom.bincount()

@@ -22,6 +22,9 @@ from ma_sbi.validation import as_matrix, as_pairs, as_pools
 
 __all__ = ["Axes", "BaseCorrector", "ComposedCorrector", "FittableCorrector", "encode"]
 
+# Relative to its size, what the difference of two float32 numbers may be wrong by.
+FLOAT32 = 4 * torch.finfo(torch.float32).eps
+
 
 class BaseCorrector(ABC):
     """Base of all correctors; subclasses implement ``corrections``."""
@@ -94,7 +97,13 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         rows = torch.as_tensor(codes, device=observed.device)
         basis = departure.basis(observed)
         if axes.fitting.paired:
-            triples = Triples(encoding, rows, basis, delta=observed - simulated)
+            triples = Triples(
+                encoding,
+                rows,
+                basis,
+                delta=observed - simulated,
+                rounding=FLOAT32 * observed.abs().amax(dim=0),
+            )
             self.fitted_: Fitted = axes.fitting.fit(triples, seed=seed)
         else:
             pools = Pools(encoding, rows, basis, observed, simulated)

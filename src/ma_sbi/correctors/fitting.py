@@ -9,7 +9,7 @@ and with the paper's optimiser; :class:`~ma_sbi.correctors.ResidualPools` keeps 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from torch import Tensor
@@ -36,20 +36,25 @@ class Triples:
         codes: Which of them each row has, shape ``(n,)``.
         basis: Basis of the departure at each observation, shape ``(n, num_basis)``.
         delta: Observed minus simulated, shape ``(n, dim_x)``.
+        rounding: What of a difference may be rounding of x, shape ``(dim_x,)``.
     """
 
     encoding: Tensor
     codes: Tensor
     basis: Tensor
     delta: Tensor
+    rounding: float | Tensor = 0.0
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def rows(self, index: Tensor) -> Triples:
         """Select calibration rows."""
-        return Triples(
-            self.encoding, self.codes[index], self.basis[index], self.delta[index]
+        return replace(
+            self,
+            codes=self.codes[index],
+            basis=self.basis[index],
+            delta=self.delta[index],
         )
 
 

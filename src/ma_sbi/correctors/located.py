@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from ma_sbi.correctors.bootstrap import ROUNDING, ResidualFit, ResidualPools
+from ma_sbi.correctors.bootstrap import ResidualFit, ResidualPools, rounding_of
 from ma_sbi.correctors.fitting import Hypotheses, Triples
 from ma_sbi.correctors.ridge import KernelFit, Ridge
 
@@ -36,8 +36,13 @@ class RidgeWithResiduals:
     def fit(self, triples: Triples, *, seed: int | None = None) -> LocatedFit:
         """Fit the regression, then the pools of its residuals."""
         location, left_out = self.ridge.fit_and_leave_out(triples, seed=seed)
-        left_out[left_out.abs() < ROUNDING * triples.delta.abs().max()] = 0.0
-        constant = replace(triples, basis=triples.basis[:, :1], delta=left_out)
+        left_out[left_out.abs() < rounding_of(triples)] = 0.0
+        constant = replace(
+            triples,
+            basis=triples.basis[:, :1],
+            delta=left_out,
+            rounding=rounding_of(triples),
+        )
         return LocatedFit(location, self.pools.fit(constant, seed=seed))
 
 

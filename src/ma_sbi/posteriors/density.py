@@ -226,7 +226,10 @@ class SimulationDensity:
         rng = generator(derive(seed, "heavy"), precise)
         far = torch.rand(num_samples, generator=rng, device=precise) < HEAVY_SHARE
         draws[far] = self.heavy.sample(num_samples, rng)[far]
-        return self.columns.invert(draws).to(self.device, torch.float32)
+        # On a logarithmic scale, heavy tails reach beyond the range of float32.
+        most = torch.finfo(torch.float32).max
+        x = self.columns.invert(draws).clamp(-most, most)
+        return x.to(self.device, torch.float32)
 
     def save(self, path: str | Path) -> None:
         """Write the density to a file; :func:`load_density` reads it back."""

@@ -175,9 +175,10 @@ def _by_place(rows: pd.DataFrame, metric: str) -> dict[Place, dict[str, np.ndarr
 def _paired(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Subtract set by set, as far as both have them; two densities of zero are equal."""
     num = min(len(first), len(second))
+    first, second = first[:num], second[:num]
     with np.errstate(invalid="ignore"):
-        difference = first[:num] - second[:num]
-    return np.where(np.isnan(difference), 0.0, difference)
+        # A score that is no number stays one, to be seen.
+        return np.where(first == second, 0.0, first - second)
 
 
 def _summary(default: str, found: Sequence[Comparison]) -> Line:
