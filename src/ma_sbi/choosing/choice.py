@@ -52,8 +52,10 @@ class Choice:
 def choose(
     held_out: HeldOut,
     forward: Tensor,
-    num_rows: int,
     *,
+    simple: Tensor,
+    num_rows: int,
+    num_contexts: int,
     evidence: bool = False,
     doubted: bool = False,
 ) -> Choice:
@@ -63,7 +65,9 @@ def choose(
         held_out: Scores by x_sim and by the posterior, or the same scores twice.
         forward: Which proposals say how x_obs comes from x_sim; the first is "nothing
             departs".
+        simple: Those of them that read no context.
         num_rows: Calibration rows.
+        num_contexts: Different contexts among them.
         evidence: Whether there is a density of the simulations.
         doubted: Whether its assumptions seem to be violated: then it must improve scores,
             and not merely leave them as they are.
@@ -73,7 +77,10 @@ def choose(
     plain = [_stack_forward(first.at(rows).of(forward)) for rows in kinds]
     weighed, gain, use = plain, None, False
     if evidence:
-        weighed = [_weigh_forward(first.at(rows).of(forward), num_rows) for rows in kinds]
+        weighed = [
+            _weigh_forward(first.at(rows).of(forward), simple[forward], num_rows)
+            for rows in kinds
+        ]
         gain = _gain(last.of(forward), held_out.seen, plain, weighed)
         # A loss within its error, or of as little as one row in all, is none.
         slack = min(2 * gain[1], MOST_SLACK) + 1 / num_rows
@@ -82,14 +89,12 @@ def choose(
         _stack_all(last.at(rows), forward, weight, evidence=use)
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)
     )
-    num_contexts = int(held_out.codes.max()) + 1
     if num_contexts > 1:
-        # Two more contexts, as it were: so many have been seen, not as many as rows. In
-        # one nothing departed, in the other what departs elsewhere.
-        unseen = num_contexts * unseen
-        unseen[:2] += 1
-        unseen /= num_contexts + 2
-        unseen_alone *= num_contexts / (num_contexts + 2)
+        # More contexts, as it were, one for each of the simple: so many have been seen,
+        # not as many as rows. In one nothing departed, in another what departs elsewhere.
+        total = num_contexts + int(simple.sum())
+        unseen = (num_contexts * unseen + simple) / total
+        unseen_alone *= num_contexts / total
     return Choice(seen, unseen, (seen_alone, unseen_alone), use, gain)
 
 
@@ -103,14 +108,12 @@ def _stack_forward(scores: Scores) -> Tensor:
     return drop_idle(scores.plain, DROPPED)
 
 
-def _weigh_forward(scores: Scores, num_rows: int) -> Tensor:
+def _weigh_forward(scores: Scores, simple: Tensor, num_rows: int) -> Tensor:
     """Do the same where the evidence of x weighs candidates afterwards."""
     weight = drop_idle(scores.by_evidence, DROPPED_BY_EVIDENCE)
-    # What so few rows cannot rule out is left to the two simplest, so that x can overrule
-    # the context.
-    least = torch.zeros_like(weight)
-    least[:2] = 1 / (len(least[:2]) * (num_rows + 1))
-    weight = torch.maximum(weight, least)
+    # What so few rows cannot rule out is left to the simple, so that x can overrule the
+    # context.
+    weight = torch.maximum(weight, simple / (simple.sum() * (num_rows + 1)))
     return weight / weight.sum()
 
 

@@ -154,13 +154,23 @@ def fit_corrector(
         density,
         derive(seed, "folds"),
     )
-    forward = torch.tensor(
-        [proposal is None or proposal.is_forward for proposal in tried.values()]
-    )
+    kinds = [
+        (True, True) if one is None else (one.is_forward, not one.reads_context)
+        for one in tried.values()
+    ]
+    forward, plain = torch.tensor(kinds).T
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
     elsewhere = evidence and _is_elsewhere(data, reference, seed)
-    choice = choose(held_out, forward, len(data), evidence=evidence, doubted=elsewhere)
+    choice = choose(
+        held_out,
+        forward,
+        simple=forward & plain,
+        num_rows=len(data),
+        num_contexts=len(known),
+        evidence=evidence,
+        doubted=elsewhere,
+    )
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     if density is not None and not data.paired:
         reasons.append(
@@ -265,6 +275,8 @@ def _bounded(
         known = density(x_sim.float())
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"density cannot be evaluated at simulations: {error}") from error
+    if not known.isfinite().any():
+        raise ValueError("density must be finite at simulations, and is at none of them")
     least = known[known.isfinite()].min().item() - FAR_LESS
     return lambda x: density(x.float()).nan_to_num(nan=least).clamp(min=least)
 

@@ -2,7 +2,6 @@
 
 from ma_sbi.correctors.bootstrap import (
     BootstrapCorrector,
-    Preflight,
     ResidualPools,
     UnseenContext,
 )
@@ -20,6 +19,7 @@ from ma_sbi.correctors.inference import Evidence, Inference, Mixture, Point
 from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.matching import Matching, MatchingAssumption, MatchingCorrector
 from ma_sbi.correctors.network import Network
+from ma_sbi.correctors.preflight import Preflight
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.correctors.shift import ShiftCorrector
 

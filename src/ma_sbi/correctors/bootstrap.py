@@ -14,6 +14,7 @@ from ma_sbi.correctors.composed import Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Hypotheses, Triples, need_shift
 from ma_sbi.correctors.inference import Mixture
+from ma_sbi.correctors.preflight import ROUNDING, Preflight
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale, median_distance
@@ -21,16 +22,11 @@ from ma_sbi.validation import as_count
 
 __all__ = [
     "BootstrapCorrector",
-    "Preflight",
     "ResidualFit",
     "ResidualPools",
     "UnseenContext",
 ]
 
-# Residuals smaller than this share of the largest are rounding, not departures.
-ROUNDING = 1e-5
-# The paper's pre-flight signal.
-OUTLYING = 3.0
 # Rows that decide the width: their cost is quadratic.
 MOST_SCORED = 500
 # Smoothings of a pool, in units of the residuals' spread, under which widths are compared.
@@ -110,57 +106,6 @@ class BootstrapCorrector(FittableCorrector):
         self._check_fitted()
         fitted: ResidualFit = self.fitted_  # type: ignore[assignment]
         return Preflight.of(fitted.residuals, fitted.codes)
-
-
-@dataclass(frozen=True)
-class Preflight:
-    """Whether departures vary too much within a regime for a point corrector.
-
-    Attributes:
-        ratio: Length of each residual over the median length of its regime, shape ``(n,)``;
-            contexts that occur once are left out.
-        share: Share of residuals with a ratio above three, the paper's signal.
-        within: Share of the residuals' variance that lies within regimes.
-        recommendation: ``"stochastic"`` if any residual gives the signal, else ``"point"``.
-    """
-
-    ratio: Tensor
-    share: float
-    within: float
-    recommendation: Literal["point", "stochastic"]
-
-    @classmethod
-    def of(cls, residuals: Tensor, codes: Tensor) -> Preflight:
-        """Compare residuals ``(n, dim_x)`` within regimes ``codes``, shape ``(n,)``."""
-        if codes.bincount().max() < 2:
-            raise ValueError(
-                "preflight compares residuals within a regime, and no two observations "
-                "share a context; fit to regimes (labels), or see in width_ how far "
-                "similar contexts share residuals"
-            )
-        repeated = codes.bincount()[codes] > 1
-        residuals, codes = residuals[repeated], codes[repeated]
-        length = residuals.norm(dim=1)
-        length = torch.where(length > ROUNDING * length.max(), length, 0.0)
-        ratio = torch.ones_like(length)
-        inside = torch.zeros_like(residuals)
-        for code in codes.unique():
-            rows = codes == code
-            ratio[rows] = length[rows] / length[rows].quantile(0.5)
-            inside[rows] = residuals[rows] - residuals[rows].mean(dim=0)
-        ratio = ratio.nan_to_num(nan=1.0, posinf=torch.inf)
-        total = (residuals - residuals.mean(dim=0)).square().sum()
-        within = (inside.square().sum() / total).item() if total > 0 else 0.0
-        share = (ratio > OUTLYING).double().mean().item()
-        return cls(ratio, share, within, "stochastic" if share > 0 else "point")
-
-    def __str__(self) -> str:
-        return (
-            f"{self.recommendation}: {self.share:.1%} of {len(self.ratio)} residuals are "
-            f"more than {OUTLYING:g} times as long as their regime's median (largest "
-            f"{self.ratio.max():.1f}); {self.within:.0%} of their variance lies within "
-            "regimes"
-        )
 
 
 @dataclass(frozen=True)

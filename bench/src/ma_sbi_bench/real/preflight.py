@@ -10,7 +10,7 @@ import pandas as pd
 from torch import Tensor
 
 from ma_sbi.context import as_codes
-from ma_sbi.correctors.bootstrap import OUTLYING, Preflight
+from ma_sbi.correctors.preflight import OUTLYING, Preflight
 from ma_sbi.diagnostics import mutual_information, three_way
 from ma_sbi.diagnostics.columns import FEWEST_ROWS
 from ma_sbi_bench.engine.cell import Measurement
