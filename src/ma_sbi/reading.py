@@ -113,11 +113,25 @@ class ContextReading:
             raise ValueError("the encoder must give finite numbers for what is not missing")
         return values
 
-    def suitable_encoder(self, text: Encoder | None = None) -> Encoder:
+    @cached_property
+    def num_wordings(self) -> int:
+        """Number of different texts, in the column of texts that has most of them."""
+        table = pd.DataFrame(self.entries)
+        counts = [
+            table.iloc[:, place].nunique()
+            for place in range(table.shape[1])
+            if _is_text(table.iloc[:, place])
+        ]
+        return max(counts, default=0)
+
+    def suitable_encoder(
+        self, text: Encoder | None = None, *, repeated: bool = False
+    ) -> Encoder:
         """Choose an encoder: one-hot for regimes, standardised numbers, hashed text.
 
         Args:
             text: Encoder of free text; ``HashEncoder``, which sees only spelling, if None.
+            repeated: Whether texts that repeat are read as free text, too.
 
         Raises:
             ValueError: If the context is missing in every row.
@@ -131,11 +145,18 @@ class ContextReading:
             "text": HashEncoder() if text is None else text,
             "numbers": NumberEncoder(),
         }
-        if len(self.kinds) == 1 or set(self.kinds) == {"numbers"}:
-            return chosen[self.kinds[0]]
+        kinds = self.kinds
+        if repeated:
+            table = pd.DataFrame(self.entries)
+            kinds = tuple(
+                "text" if _is_text(table.iloc[:, place]) else kind
+                for place, kind in enumerate(kinds)
+            )
+        if len(kinds) == 1 or set(kinds) == {"numbers"}:
+            return chosen[kinds[0]]
         parts = [
             (f"column{place}", clone(chosen[kind]), [place])
-            for place, kind in enumerate(self.kinds)
+            for place, kind in enumerate(kinds)
         ]
         return ColumnTransformer(parts, sparse_threshold=0)
 
@@ -238,6 +259,12 @@ def _in_days(column: pd.Series) -> pd.Series:
     if is_datetime64_any_dtype(column):
         return (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds() / 86_400
     return column
+
+
+def _is_text(column: pd.Series) -> bool:
+    """Tell whether all entries that are not missing are strings."""
+    there = column[~is_missing(column)]
+    return len(there) > 0 and all(isinstance(entry, str) for entry in there.unique())
 
 
 def _kind(there: pd.Series) -> Kind:

@@ -248,11 +248,11 @@ class TestInputs:
         error = (corrected - world.x_sim).square().mean().sqrt()
         assert error < 3 * 0.55 / 20**0.5
 
-    def test_gross_outliers_are_left_out_and_said(self, world, certain):
+    def test_gross_outliers_are_set_apart_and_said(self, world, certain):
         x_obs = world.x_obs.clone()
         x_obs[[7, 20]] = torch.tensor([[300.0, -200.0], [-500.0, 90.0]])
         found = fit_corrector(world.context, x_obs, world.x_sim, seed=0)
-        assert "left out: 2 (first: row 7)" in str(found.why)
+        assert "far from all others: 2 (first: row 7)" in str(found.why)
         assert found.why.num_rows == N - 2
         corrected = found.correct(world.x_obs, world.context)
         torch.testing.assert_close(corrected, world.x_sim, atol=1e-4, rtol=0)
@@ -358,7 +358,8 @@ class TestWhy:
         assert lines["shift by context"][-2] == "100%"
         assert lines["affine by regression"][-2] == "0%"
         assert "point, from 60 calibration rows" in shown
-        assert "CategoryEncoder" in shown
+        assert "context read by labels and numbers\n" in shown
+        assert certain.why.encoder == "CategoryEncoder(unseen='zero')"
         assert "seem to share their noise" in shown
 
     @pytest.mark.parametrize("n", [5, 15])

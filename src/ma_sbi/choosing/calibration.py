@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from ma_sbi.choosing.noise import Noise, find_noise, simulator_noise
+from ma_sbi.choosing.outliers import find_outliers
 from ma_sbi.context import Entries, as_codes, as_entries, distinct
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive
@@ -22,8 +24,6 @@ __all__ = ["FEWEST_ROWS", "Calibration", "Simulations", "read_calibration"]
 FEWEST_ROWS = 16
 """Fewer rows cannot tell a departure from chance."""
 
-# An observation is gross if it lies so many deviations from the others, and alone.
-GROSS = 8.0
 # Parameters drawn at each x_sim, to learn the simulator's noise.
 NUM_DRAWS = 16
 
@@ -92,6 +92,10 @@ class Calibration:
         """Number of the context of each row, shape ``(n,)``."""
         return distinct(self.entries)[1]
 
+    def by_number(self) -> Calibration:
+        """Replace contexts by their numbers, for an encoder that looks them up."""
+        return replace(self, entries=pd.Series(self.codes))
+
     def take(self, rows: np.ndarray) -> Calibration:
         """Select rows."""
         return Calibration(
@@ -150,7 +154,7 @@ def read_calibration(
     entries = as_entries(context, num_rows=num_rows)
     codes = np.arange(num_rows) if groups is None else as_codes(groups, "groups", num_rows)
     paired = x_sim is not None
-    gross = _find_gross(observed, repeats.mean(dim=1))
+    gross = find_outliers(observed, repeats.mean(dim=1))
     kept = (~gross).nonzero().flatten().cpu().numpy()
     contexts = torch.as_tensor(distinct(entries)[1][kept], device=observed.device)
     contexts = contexts.unique(return_inverse=True)[1]
@@ -187,19 +191,3 @@ def _as_repeats(x_sim: Any, observed: Tensor) -> Tensor:
             "simulations of each row have shape (n, number of simulations, dim_x)"
         )
     return repeats
-
-
-def _find_gross(x_obs: Tensor, x_sim: Tensor) -> Tensor:
-    """Find rows whose departure is far beyond the range of x, and unlike any other."""
-    delta = x_obs - x_sim
-    away = (delta - delta.median(dim=0).values).abs()
-    # In units of x, or of what nine in ten departures are within, if that is more.
-    usual = away.quantile(0.9, dim=0)
-    scale = torch.maximum(x_sim.std(dim=0, correction=0), usual)
-    size = (away / scale.clamp(min=1e-200)).amax(dim=1)
-    far = size > GROSS * (1 + size.median())
-    for row in far.nonzero().flatten().tolist():
-        apart = ((delta - delta[row]).abs() / scale.clamp(min=1e-200)).amax(dim=1)
-        # Itself and one more: a regime seen twice is a regime.
-        far[row] = bool(apart.sort().values[1] > size[row] / 4)
-    return far

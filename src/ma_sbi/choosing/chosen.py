@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.why import Why
 from ma_sbi.context import Entries, as_entries, distinct, is_missing, match
 from ma_sbi.correctors.bootstrap import UnseenContext
@@ -48,6 +49,8 @@ class ChosenCorrector(BaseCorrector):
     Attributes:
         parts: The proposals that have a weight.
         log_density: Density of the simulations that weighs candidates; None without.
+        outliers: What to make of an observation that is a gross outlier, if the
+            calibration set had some; else None.
         why: What was chosen, what was rejected, and why.
     """
 
@@ -58,6 +61,7 @@ class ChosenCorrector(BaseCorrector):
         dim_x: int,
         why: Why,
         log_density: Callable[[Tensor], Tensor] | None = None,
+        outliers: Outliers | None = None,
     ) -> None:
         self.parts = tuple(parts)
         # Where most contexts occur once, as numbers do, a new one is nothing special.
@@ -66,20 +70,29 @@ class ChosenCorrector(BaseCorrector):
         self.dim_x = dim_x
         self.why = why
         self.log_density = log_density
+        self.outliers = outliers
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         x = as_matrix(x, "x", dim=self.dim_x)
         entries = as_entries(context, num_rows=len(x))
         seen = self._seen(entries)
+        outlying = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        if self.outliers is not None:
+            outlying = self.outliers.among(x)
         each, forward = [], []
         for part in self.parts:
-            share = torch.where(seen, part.seen, part.unseen).to(x)
+            share = torch.where(seen, part.seen, part.unseen).to(x).masked_fill(outlying, 0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UnseenContext)
                 found = part.corrector.corrections(x, entries)
             each.append(found._replace(log_weight=found.log_weight + share.log()))
             forward.append(torch.full((len(found.x),), part.is_forward, device=x.device))
+        if self.outliers is not None and outlying.any():
+            found = self.outliers.corrections(x)
+            only = outlying.to(x).log()
+            each.append(found._replace(log_weight=found.log_weight + only))
+            forward.append(torch.zeros(len(found.x), dtype=torch.bool, device=x.device))
         whole = Corrections(
             torch.cat([one.x for one in each]),
             torch.cat([one.log_weight for one in each]),

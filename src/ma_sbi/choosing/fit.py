@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
-from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import (
@@ -22,23 +19,22 @@ from ma_sbi.choosing.calibration import (
 )
 from ma_sbi.choosing.choice import Choice, choose
 from ma_sbi.choosing.chosen import ChosenCorrector, Part
+from ma_sbi.choosing.encodings import choose_encoder, tabulate
 from ma_sbi.choosing.held_out import HeldOut, hold_out
+from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
     NOTHING,
     PROPOSALS,
-    NoContext,
     NothingDeparts,
     Proposal,
+    fit_proposal,
 )
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
-from ma_sbi.choosing.why import Tried, Why
+from ma_sbi.choosing.why import Read, Tried, Why
 from ma_sbi.context import distinct
-from ma_sbi.correctors.composed import BaseCorrector, encode
-from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
-from ma_sbi.reading import read_context
 
 __all__ = ["fit_corrector"]
 
@@ -87,7 +83,8 @@ def fit_corrector(
         posterior: The posterior that will be corrected. With it, proposals are judged by
             what they do to the posterior; without, or if ``x_sim`` has noise of its own, by
             how they predict ``x_sim``.
-        encoder: Context to vectors; chosen from the kind of context if None.
+        encoder: Context to vectors; if None, chosen from ``ma_sbi.choosing.ENCODINGS`` by
+            contexts that are left out.
         groups: One label per row; rows that share one are left out together.
         seed: Makes the choice repeatable.
 
@@ -119,7 +116,8 @@ def fit_corrector(
     reasons = [data.noise.sentence] if data.paired else ["there are no pairs"]
     if len(gross):
         reasons.append(
-            f"rows far from all others, left out: {len(gross)} (first: row {int(gross[0])})"
+            f"rows far from all others: {len(gross)} (first: row {int(gross[0])}); an "
+            "observation as far away may be any simulation of the calibration set"
         )
     known = distinct(data.entries)[0]
     if len(data) < FEWEST_ROWS or len(np.unique(data.groups)) < 2:
@@ -133,9 +131,6 @@ def fit_corrector(
         reasons.append(
             "most contexts occur once: what is learned of one has to carry over to others"
         )
-    if encoder is None:
-        reading = read_context(data.entries)
-        encoder = NoContext() if reading.missing.all() else reading.suitable_encoder()
     tried: dict[str, Proposal | None] = {NOTHING: None} | {
         name: proposal
         for name, proposal in PROPOSALS.items()
@@ -144,12 +139,13 @@ def fit_corrector(
     if density is not None:
         density = _bounded(density, data.mean_x_sim if pool is None else pool.x)
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
-    # Contexts are encoded once for all folds: an encoder may be slow, or refuse what a
-    # fold leaves out.
-    table = EncodingTable(encode(clone(encoder).fit(data.entries), known).numpy())
+    read: tuple[Read, ...] = ()
+    if encoder is None:
+        encoder, read = choose_encoder(data, targets[0], derive(seed, "encoders"))
+    table = tabulate(encoder, data)
     held_out = hold_out(
-        [partial(_fit, proposal, table) for proposal in tried.values()],
-        replace(data, entries=pd.Series(data.codes)),
+        [partial(fit_proposal, proposal, table) for proposal in tried.values()],
+        data.by_number(),
         targets,
         density,
         derive(seed, "folds"),
@@ -170,6 +166,7 @@ def fit_corrector(
         num_contexts=len(known),
         evidence=evidence,
         doubted=elsewhere,
+        blurred=data.noise.found,
     )
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     if density is not None and not data.paired:
@@ -178,7 +175,7 @@ def fit_corrector(
         )
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
-        Part(name, _fit(proposal, encoder, data, seed), seen, unseen, bool(ahead))
+        Part(name, fit_proposal(proposal, encoder, data, seed), seen, unseen, bool(ahead))
         for (name, proposal), (seen, unseen), ahead in zip(
             tried.items(), weights, forward, strict=True
         )
@@ -192,37 +189,25 @@ def fit_corrector(
         targets[-1].words,
         len(data),
         repr(encoder),
+        read,
         tuple(reasons),
     )
     log_density = density if choice.use_evidence else None
-    chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density)
+    outliers = None
+    if len(gross):
+        outliers = Outliers.beyond(data.x_obs, data.mean_x_sim if pool is None else pool.x)
+    chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density, outliers)
     some = slice(MOST_SHOWN)
     if len(chosen.corrections(data.x_obs[some], data.entries.iloc[some]).x) == 1:
         chosen.why = replace(why, inference="point")
     return chosen
 
 
-def _fit(
-    proposal: Proposal | None, encoder: Any, data: Calibration, seed: int | None
-) -> BaseCorrector:
-    """Fit a proposal; None is that nothing departs."""
-    if proposal is None:
-        return NothingDeparts()
-    x_sim, entries = data.mean_x_sim, data.entries
-    if not proposal.reads_context:
-        entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
-    if not proposal.is_forward:
-        x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
-    corrector = proposal.corrector(encoder, data.noise.variance)
-    with warnings.catch_warnings():
-        # That all contexts are the same is said once, and not by every fit.
-        warnings.simplefilter("ignore")
-        return corrector.fit(entries, data.x_obs, x_sim, seed=seed)
-
-
 def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
     tried = Tried(NOTHING, LEFT_ALONE, None, None, 1.0, 1.0)
-    why = Why((tried,), "no correction", "nothing", len(data), "not read", tuple(reasons))
+    why = Why(
+        (tried,), "no correction", "nothing", len(data), "not read", (), tuple(reasons)
+    )
     return ChosenCorrector(
         [Part(NOTHING, NothingDeparts(), 1.0, 1.0)], known, data.x_obs.shape[1], why
     )
@@ -243,8 +228,7 @@ def _targets(
     x_sim = data.mean_x_sim
     simulated = SimulatedData(x_sim, data.noise.variance)
     cheap = posterior is not None and not getattr(posterior, "expensive_density", False)
-    # Parameters behind noise that x_obs does not have would not be those of x_obs.
-    if not cheap or not has_density(posterior) or data.noise.found:
+    if not cheap or not has_density(posterior):
         return [simulated]
     return [simulated, Parameters(posterior, x_sim, seed)]
 

@@ -79,10 +79,12 @@ class HeldOut(NamedTuple):
 
     Attributes:
         seen: Whether the context of a row was among those of the fit, ``(num_rows,)``.
+        codes: Number of the context of a row, shape ``(num_rows,)``.
         scores: By each target.
     """
 
     seen: Tensor
+    codes: Tensor
     scores: list[Scores]
 
 
@@ -98,10 +100,11 @@ def hold_out(
     seed: int | None,
 ) -> HeldOut:
     """Score every proposal on rows, and on contexts, that it was not fitted to."""
-    seen, folds = [], []
+    seen, codes, folds = [], [], []
     for train, test in _folds(data, seed):
         fold = data.take(train)
         seen.append(torch.from_numpy(np.isin(data.codes[test], data.codes[train])))
+        codes.append(torch.from_numpy(data.codes[test]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scored = [(one, one.floor(torch.from_numpy(test))) for one in targets]
@@ -120,7 +123,7 @@ def hold_out(
         scores.sharpest() if isinstance(target, SimulatedData) else scores
         for target, scores in zip(targets, joined, strict=True)
     ]
-    return HeldOut(torch.cat(seen), best)
+    return HeldOut(torch.cat(seen), torch.cat(codes), best)
 
 
 def _fields(scores: Scores) -> tuple[Tensor, Tensor, Tensor]:

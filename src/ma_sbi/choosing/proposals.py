@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from torch import Tensor
 from typing_extensions import Self
 
+from ma_sbi.choosing.calibration import Calibration
 from ma_sbi.correctors.bootstrap import ResidualPools
 from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector
 from ma_sbi.correctors.departures import Affine, Departure, Shift
@@ -22,7 +25,14 @@ from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Context, Corrections, Encoder
 from ma_sbi.validation import as_matrix
 
-__all__ = ["NOTHING", "PROPOSALS", "NoContext", "NothingDeparts", "Proposal"]
+__all__ = [
+    "NOTHING",
+    "PROPOSALS",
+    "NoContext",
+    "NothingDeparts",
+    "Proposal",
+    "fit_proposal",
+]
 
 # Candidates of one proposal for one observation.
 NUM_DRAWS = 128
@@ -135,3 +145,21 @@ PROPOSALS: dict[str, Proposal] = {
     ),
 }
 """Every proposal by name, the simplest first. A new one joins by being put here."""
+
+
+def fit_proposal(
+    proposal: Proposal | None, encoder: Any, data: Calibration, seed: int | None
+) -> BaseCorrector:
+    """Fit a proposal to calibration rows; None is that nothing departs."""
+    if proposal is None:
+        return NothingDeparts()
+    x_sim, entries = data.mean_x_sim, data.entries
+    if not proposal.reads_context:
+        entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
+    if not proposal.is_forward:
+        x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
+    corrector = proposal.corrector(encoder, data.noise.variance)
+    with warnings.catch_warnings():
+        # That all contexts are the same is said once, and not by every fit.
+        warnings.simplefilter("ignore")
+        return corrector.fit(entries, data.x_obs, x_sim, seed=seed)

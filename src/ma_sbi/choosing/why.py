@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-__all__ = ["Tried", "Why"]
+__all__ = ["Read", "Tried", "Why"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,26 @@ class Tried:
 
 
 @dataclass(frozen=True)
+class Read:
+    """An encoder that was tried.
+
+    Attributes:
+        name: How it reads the context.
+        encoder: The encoder, as Python prints it.
+        score: Held-out log score per context left out, minus that of the first encoder;
+            None if there was nothing to compare.
+        error: Its standard error over contexts.
+        chosen: Whether it is the one that is used.
+    """
+
+    name: str
+    encoder: str
+    score: float | None = None
+    error: float | None = None
+    chosen: bool = True
+
+
+@dataclass(frozen=True)
 class Why:
     """Why a corrector is what it is.
 
@@ -39,7 +59,8 @@ class Why:
             does, ``"point"`` if there is only one.
         scored_by: What held-out rows were scored by.
         num_rows: Calibration rows.
-        encoder: The encoder, as Python prints it.
+        encoder: The encoder in use, as Python prints it.
+        read: Every encoder that was tried; empty if one was given.
         reasons: Sentences: what was found in the data, and what followed.
     """
 
@@ -48,6 +69,7 @@ class Why:
     scored_by: str
     num_rows: int
     encoder: str
+    read: tuple[Read, ...]
     reasons: tuple[str, ...]
 
     def to_json(self) -> str:
@@ -57,7 +79,7 @@ class Why:
     def __str__(self) -> str:
         lines = [
             f"{self.inference}, from {self.num_rows} calibration rows",
-            f"context: {self.encoder}",
+            f"context read by {self._reading()}",
             f"scored by {self.scored_by}",
             f"{'':24}{'score':>16}{'weight':>9}{'new context':>13}",
         ]
@@ -67,3 +89,14 @@ class Why:
                 f"{one.name:24}{score:>16}{one.weight:>9.0%}{one.weight_unseen:>13.0%}"
             )
         return "\n".join([*lines, *(f"- {reason}" for reason in self.reasons)])
+
+    def _reading(self) -> str:
+        if not self.read:
+            return self.encoder
+        others = [
+            f"{one.name} {one.score:+.2f} ± {one.error:.2f}"
+            for one in self.read
+            if one.score is not None
+        ]
+        chosen = next(one.name for one in self.read if one.chosen)
+        return f"{chosen} (on contexts left out: {', '.join(others)})" if others else chosen

@@ -120,8 +120,8 @@ class ResidualPools:
         widths: What ``width="auto"`` chooses from.
         noise: Variance of the residuals that is noise which x_obs and x_sim do not share,
             for each column of x or one for all. It is no part of the departure: residuals
-            are drawn towards the mean of their pool until the spread of the departure and
-            the error of that mean are left.
+            are drawn towards the mean of their pool until the spread of the departure is
+            left, and around each is the error of that mean.
         others: How many residuals, of all contexts, a pool has besides its own; so a
             context that is seen rarely does not seem certain.
     """
@@ -289,27 +289,54 @@ class ResidualFit:
         shares = weight.new_zeros(len(self.atoms)).index_add_(0, self.atom, weight)
         # Residuals that would practically never be drawn are left out.
         rows = (shares > 1e-6 * shares.max()).nonzero().flatten()
-        departures = self._without_noise(self.atoms[rows], shares[rows], weight)
-        shares = shares[rows]
-        if len(rows) <= self.num_draws:
-            return departures, shares / shares.sum()
+        departures, shares = self.atoms[rows], shares[rows] / shares[rows].sum()
+        noisy = bool(self.noise.any())
+        if len(rows) <= self.num_draws and not noisy:
+            return departures, shares
         # The same random numbers for every context: what is drawn for a context does not
         # depend on the other contexts of the call.
         rng = generator(self.seed, shares.device)
-        pick = torch.multinomial(shares, self.num_draws, replacement=True, generator=rng)
-        return departures[pick], torch.full_like(shares[pick], 1 / self.num_draws)
+        times = self.num_draws // len(rows)
+        if times == 0:
+            pick = torch.multinomial(
+                shares, self.num_draws, replacement=True, generator=rng
+            )
+            drawn = torch.full_like(shares[pick], 1 / self.num_draws)
+        else:
+            pick = torch.arange(len(rows), device=rows.device).repeat(times)
+            drawn = shares[pick] / times
+        if noisy:
+            spread, error = self._without_noise(departures, shares, weight)
+            around = torch.randn(len(pick), len(error), generator=rng, device=error.device)
+            around = around.to(error)
+            around -= drawn @ around
+            around /= (drawn @ around.square()).sqrt().clamp(min=1e-12)
+            return spread[pick] + error * around, drawn
+        return departures[pick], drawn
 
-    def _without_noise(self, atoms: Tensor, shares: Tensor, weight: Tensor) -> Tensor:
-        """Draw residuals towards their mean, as far as their spread is noise."""
-        if not self.noise.any():
-            return atoms
-        shares = shares[:, None] / shares.sum()
-        mean = (shares * atoms).sum(dim=0)
+    def _without_noise(
+        self, atoms: Tensor, shares: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Draw residuals towards their mean, as far as their spread is noise.
+
+        Returns:
+            The residuals, and the error of their mean, shape ``(dim_x,)``.
+        """
+        column = shares[:, None]
+        mean = (column * atoms).sum(dim=0)
         error = weight.square().sum()  # of the mean, in units of the residuals' variance
         freedom = (1 - error).clamp(min=1e-12)
-        variance = (shares * (atoms - mean).square()).sum(dim=0) / freedom
+        square = (atoms - mean).square() / freedom
+        variance = (column * square).sum(dim=0)
         departure = (1 - self.noise / variance.clamp(min=1e-200)).clamp(min=0)
-        return mean + (departure + error).clamp(max=1).sqrt() * (atoms - mean)
+        # Noise alone varies from pool to pool: what is within two standard errors of it is
+        # no departure.
+        ratio = (square / self.noise.clamp(min=1e-200)).mean(dim=1, keepdim=True)
+        excess = (column * ratio).sum() - 1
+        uncertainty = (error * (column * (ratio - excess - 1).square()).sum()).sqrt()
+        if excess < 2 * uncertainty:
+            departure, variance = torch.zeros_like(variance), self.noise.expand_as(mean)
+        return mean + departure.sqrt() * (atoms - mean), (error * variance).sqrt()
 
 
 def rounding_of(triples: Triples) -> Tensor:

@@ -91,6 +91,7 @@ class DefaultMASBI(CorrectingMethod):
         density: Log density of the simulations, for the evidence of each candidate;
             ``"fit"`` trains one on the simulations, None does without.
         most_simulations: Most simulations that a density is trained on.
+        encoder: Context to vectors; chosen if None, among those that are installed.
     """
 
     reference = "-"
@@ -100,9 +101,11 @@ class DefaultMASBI(CorrectingMethod):
         self,
         density: Literal["fit"] | Density | None = "fit",
         most_simulations: int = 20_000,
+        encoder: Encoder | None = None,
     ) -> None:
         self.density = density
         self.most_simulations = most_simulations
+        self.encoder = encoder
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
@@ -123,6 +126,7 @@ class DefaultMASBI(CorrectingMethod):
             materials.take("pairs"),
             density=density,
             posterior=self.posterior_,
+            encoder=self.encoder,
             seed=seed,
         )
 

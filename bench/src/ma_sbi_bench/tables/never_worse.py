@@ -96,7 +96,7 @@ class NeverWorse(Experiment):
     def _cell(
         self, budget: Budget, world: str, condition: str, method: str, seed: int
     ) -> Cell:
-        sizes = {"sets": 6, "rows": 400, "covered": 100, "draws": 200}
+        sizes = {"sets": 10, "rows": 400, "covered": 100, "draws": 200}
         if budget.quick:
             sizes = {"sets": 2, "rows": 20, "covered": 10, "draws": 50}
         what = CONDITIONS[condition]
@@ -245,6 +245,9 @@ def _fits(cell: Cell, task: Task, models: Models) -> Callable[[World, int], Meth
     exact = cell.backbone == EXACT_PARTS
     posterior = exact_posterior(task) if exact else models.posterior(backbone_of(cell))
     options: dict[str, Any] = {}
+    if cell.method in (DEFAULT, WITHOUT_DENSITY) and not task.regimes:
+        # As the other methods; which one is chosen depends on what is installed.
+        options["encoder"] = HashEncoder()
     if cell.method == DEFAULT:
         options["density"] = (
             ExactDensity(task) if exact else models.posterior(density_of(cell))
