@@ -14,7 +14,7 @@ from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector
 from ma_sbi.correctors.decomposition import decompose
 from ma_sbi.correctors.shift import ShiftCorrector
 from ma_sbi.encoders import HashEncoder
-from ma_sbi.protocols import Corrections
+from ma_sbi.protocols import Corrections, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi_bench.methods.materials import Materials, Need
 from ma_sbi_bench.methods.method import CorrectingMethod
