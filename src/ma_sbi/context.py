@@ -6,15 +6,25 @@ accepted and what counts as missing.
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import is_datetime64_any_dtype
 
 from ma_sbi.protocols import Context
 
-__all__ = ["Entries", "as_codes", "as_entries", "distinct", "is_missing", "match"]
+__all__ = [
+    "Entries",
+    "as_codes",
+    "as_entries",
+    "distinct",
+    "in_days",
+    "is_missing",
+    "match",
+]
 
 Entries: TypeAlias = "pd.Series | pd.DataFrame"
 
@@ -117,6 +127,15 @@ def is_missing(values: Any) -> np.ndarray:
     array = array.astype(object)
     blank = [isinstance(entry, str) and not entry.strip() for entry in array.flat]
     return pd.isna(array) | np.array(blank, dtype=bool).reshape(array.shape)
+
+
+def in_days(column: pd.Series) -> pd.Series:
+    """Count dates of any form in days since 1970; leave everything else as it is."""
+    if column.dtype == object and isinstance(column.dropna().head(1).squeeze(), date):
+        column = pd.to_datetime(column)
+    if is_datetime64_any_dtype(column):
+        return (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds() / 86_400
+    return column
 
 
 def _tabulate(context: Context, num_rows: int | None) -> Entries:

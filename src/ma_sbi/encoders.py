@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from ma_sbi.context import as_entries, distinct, is_missing
+from ma_sbi.context import as_entries, distinct, in_days, is_missing
 from ma_sbi.protocols import Context
 
 __all__ = ["CategoryEncoder", "HashEncoder", "NumberEncoder", "SentenceEncoder"]
@@ -227,7 +227,7 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
 
 
 class NumberEncoder(TransformerMixin, BaseEstimator):
-    """Standardise a continuous context.
+    """Standardise a continuous context; dates are counted in days.
 
     Each number becomes two columns: its standardised value, and 1. A missing entry
     becomes ``(0, 0)``.
@@ -275,7 +275,7 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
 
     def _values(self, context: Context) -> np.ndarray:
         entries = as_entries(context)
-        table = pd.DataFrame(entries)
+        table = pd.DataFrame(entries).apply(in_days)
         try:
             values = table.where(~is_missing(table), np.nan).to_numpy(np.float64)
         except (TypeError, ValueError) as error:

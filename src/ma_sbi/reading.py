@@ -9,17 +9,15 @@ are free *text*.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_datetime64_any_dtype
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 
-from ma_sbi.context import Entries, as_entries, distinct, is_missing
+from ma_sbi.context import Entries, as_entries, distinct, in_days, is_missing
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, NumberEncoder
 from ma_sbi.protocols import Context, Encoder
 
@@ -117,10 +115,9 @@ class ContextReading:
     def num_wordings(self) -> int:
         """Number of different texts, in the column of texts that has most of them."""
         table = pd.DataFrame(self.entries)
+        columns = [table.iloc[:, place] for place in range(table.shape[1])]
         counts = [
-            table.iloc[:, place].nunique()
-            for place in range(table.shape[1])
-            if _is_text(table.iloc[:, place])
+            column[~is_missing(column)].nunique() for column in columns if _is_text(column)
         ]
         return max(counts, default=0)
 
@@ -206,7 +203,7 @@ def read_context(
     """
     entries = as_entries(context, num_rows=num_rows)
     table = pd.DataFrame(entries)
-    columns = [_in_days(table.iloc[:, place]) for place in range(table.shape[1])]
+    columns = [in_days(table.iloc[:, place]) for place in range(table.shape[1])]
     gaps = np.stack([is_missing(column) for column in columns], axis=1)
     kinds = tuple(_kind(column[~gap]) for column, gap in zip(columns, gaps.T, strict=True))
     if encoder is None:
@@ -251,14 +248,6 @@ def merge_rare(codes: np.ndarray) -> tuple[np.ndarray | None, int]:
         # Too few even together: they join the most frequent.
         merged = np.where(rare, counts.argmax(), codes)
     return np.unique(merged, return_inverse=True)[1].reshape(-1), int(rare.sum())
-
-
-def _in_days(column: pd.Series) -> pd.Series:
-    if column.dtype == object and isinstance(column.dropna().head(1).squeeze(), date):
-        column = pd.to_datetime(column)
-    if is_datetime64_any_dtype(column):
-        return (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds() / 86_400
-    return column
 
 
 def _is_text(column: pd.Series) -> bool:

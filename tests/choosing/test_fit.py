@@ -252,7 +252,7 @@ class TestInputs:
         x_obs = world.x_obs.clone()
         x_obs[[7, 20]] = torch.tensor([[300.0, -200.0], [-500.0, 90.0]])
         found = fit_corrector(world.context, x_obs, world.x_sim, seed=0)
-        assert "far from all others: 2 (first: row 7)" in str(found.why)
+        assert "far from all others, set apart: 2 (first: 7)" in str(found.why)
         assert found.why.num_rows == N - 2
         corrected = found.correct(world.x_obs, world.context)
         torch.testing.assert_close(corrected, world.x_sim, atol=1e-4, rtol=0)

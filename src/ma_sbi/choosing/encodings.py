@@ -27,8 +27,8 @@ __all__ = ["ENCODINGS", "choose_encoder", "tabulate"]
 FEWEST_WORDINGS = 6
 
 
-def _by_kind(reading: ContextReading) -> Encoder | None:
-    return None if "text" in reading.kinds else reading.suitable_encoder()
+def _by_kind(reading: ContextReading) -> Encoder:
+    return reading.suitable_encoder()
 
 
 def _by_spelling(reading: ContextReading) -> Encoder | None:
@@ -72,10 +72,12 @@ def choose_encoder(
     reading = read_context(data.entries)
     if reading.missing.all():
         return NoContext(), ()
-    suitable = {name: make(reading) for name, make in ENCODINGS.items()}
-    tried = {name: encoder for name, encoder in suitable.items() if encoder is not None}
+    found = ((name, make(reading)) for name, make in ENCODINGS.items())
+    # Several names may mean the same for this context: the last is the most specific.
+    named = {repr(one): (name, one) for name, one in found if one is not None}
+    tried = dict(named.values())
     names = list(tried)
-    if len(tried) == 1 or len(distinct(data.entries)[0]) == 1:
+    if len(tried) == 1 or data.codes.max() == 0:
         return tried[names[0]], (Read(names[0], repr(tried[names[0]])),)
     gains = _gains(data, tried, target, seed)
     mean = gains.mean(dim=1)
@@ -98,10 +100,9 @@ def _gains(
         partial(fit_proposal, regression, tabulate(encoder, data))
         for encoder in tried.values()
     ]
-    held_out = hold_out(makers, data.by_number(), [target], None, seed)
-    unseen = ~held_out.seen
-    score = held_out.scores[0].plain.mean(dim=2)[:, unseen]
-    codes = held_out.codes[unseen].unique(return_inverse=True)[1]
+    held_out = hold_out(makers, data.by_number(), [target], None, seed, rows=False)
+    score = held_out.scores[0].plain.mean(dim=2)
+    codes = held_out.codes.unique(return_inverse=True)[1]
     total = score.new_zeros(len(score), int(codes.max()) + 1).index_add_(1, codes, score)
     mean = total / codes.bincount()
     return mean - mean[0]

@@ -81,8 +81,7 @@ def fit_corrector(
             gives. With it, x itself weighs the candidates (evidence), and a context that
             is wrong can be overruled. It assumes that theta comes from the prior.
         posterior: The posterior that will be corrected. With it, proposals are judged by
-            what they do to the posterior; without, or if ``x_sim`` has noise of its own, by
-            how they predict ``x_sim``.
+            what they do to the posterior; without, by how they predict ``x_sim``.
         encoder: Context to vectors; if None, chosen from ``ma_sbi.choosing.ENCODINGS`` by
             contexts that are left out.
         groups: One label per row; rows that share one are left out together.
@@ -115,9 +114,9 @@ def fit_corrector(
     )
     reasons = [data.noise.sentence] if data.paired else ["there are no pairs"]
     if len(gross):
+        first = int(gross[0])
         reasons.append(
-            f"rows far from all others: {len(gross)} (first: row {int(gross[0])}); an "
-            "observation as far away may be any simulation of the calibration set"
+            f"rows far from all others, set apart: {len(gross)} (first: {first})"
         )
     known = distinct(data.entries)[0]
     if len(data) < FEWEST_ROWS or len(np.unique(data.groups)) < 2:
@@ -158,6 +157,11 @@ def fit_corrector(
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
     elsewhere = evidence and _is_elsewhere(data, reference, seed)
+    blurred = data.paired and data.noise.found and len(targets) > 1
+    if blurred:
+        reasons.append(
+            "parameters behind x_sim have its noise, so what is no shift is judged by x_sim"
+        )
     choice = choose(
         held_out,
         forward,
@@ -166,13 +170,18 @@ def fit_corrector(
         num_contexts=len(known),
         evidence=evidence,
         doubted=elsewhere,
-        blurred=data.noise.found,
+        blurred=blurred,
     )
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     if density is not None and not data.paired:
         reasons.append(
             "without pairs the density judges proposals and weighs no candidates"
         )
+    outliers = None
+    if len(gross):
+        x_sim = data.mean_x_sim if pool is None else pool.x.to(data.x_obs)
+        outliers = Outliers.beyond(data.x_obs, x_sim)
+        reasons.append("an observation as far away as they are may be any simulation")
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
         Part(name, fit_proposal(proposal, encoder, data, seed), seen, unseen, bool(ahead))
@@ -189,13 +198,10 @@ def fit_corrector(
         targets[-1].words,
         len(data),
         repr(encoder),
-        read,
         tuple(reasons),
+        read,
     )
     log_density = density if choice.use_evidence else None
-    outliers = None
-    if len(gross):
-        outliers = Outliers.beyond(data.x_obs, data.mean_x_sim if pool is None else pool.x)
     chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density, outliers)
     some = slice(MOST_SHOWN)
     if len(chosen.corrections(data.x_obs[some], data.entries.iloc[some]).x) == 1:
@@ -205,9 +211,7 @@ def fit_corrector(
 
 def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
     tried = Tried(NOTHING, LEFT_ALONE, None, None, 1.0, 1.0)
-    why = Why(
-        (tried,), "no correction", "nothing", len(data), "not read", (), tuple(reasons)
-    )
+    why = Why((tried,), "no correction", "nothing", len(data), "not read", tuple(reasons))
     return ChosenCorrector(
         [Part(NOTHING, NothingDeparts(), 1.0, 1.0)], known, data.x_obs.shape[1], why
     )

@@ -98,10 +98,21 @@ def hold_out(
     targets: Sequence[Target],
     log_density: Callable[[Tensor], Tensor] | None,
     seed: int | None,
+    *,
+    rows: bool = True,
 ) -> HeldOut:
-    """Score every proposal on rows, and on contexts, that it was not fitted to."""
+    """Score every proposal on rows, and on contexts, that it was not fitted to.
+
+    Args:
+        makers: Fit one proposal each.
+        data: Calibration rows.
+        targets: What held-out rows are scored by.
+        log_density: Density of the simulations, for the evidence of candidates.
+        seed: Deals rows to folds.
+        rows: Whether rows are left out, too, and not only whole contexts.
+    """
     seen, codes, folds = [], [], []
-    for train, test in _folds(data, seed):
+    for train, test in _folds(data, seed, rows=rows):
         fold = data.take(train)
         seen.append(torch.from_numpy(np.isin(data.codes[test], data.codes[train])))
         codes.append(torch.from_numpy(data.codes[test]))
@@ -166,12 +177,14 @@ def _score(
     return scored
 
 
-def _folds(data: Calibration, seed: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _folds(
+    data: Calibration, seed: int | None, *, rows: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Leave out groups of rows, then whole contexts."""
     rng = np.random.default_rng(derive(seed, "folds"))
     everything = np.arange(len(data))
     first = np.unique(data.groups, return_index=True)[1]
-    by_group = _parts(data.codes[first], rng)
+    by_group = _parts(data.codes[first], rng) if rows else []
     for part in by_group:
         test = everything[part[data.groups]]
         train = everything[~part[data.groups]]

@@ -3,8 +3,8 @@
 A corrected observation is good if the posterior there is the one at x_sim. So the score of
 a candidate is the log density, under the posterior at the candidate, of parameters drawn
 from the posterior at x_sim: what the log score of the true parameters would be, which
-nobody knows. Without a posterior, or where x_sim has noise of its own, it is a density of
-x_sim around the candidate. Without pairs it is the simulations' density at the candidate.
+nobody knows. Without a posterior it is a density of x_sim around the candidate; without
+pairs, the simulations' density at the candidate.
 """
 
 from __future__ import annotations

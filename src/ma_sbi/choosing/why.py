@@ -57,11 +57,11 @@ class Why:
         tried: Every proposal that was tried.
         inference: ``"evidence"`` if x weighs candidates, ``"mixture"`` if the context alone
             does, ``"point"`` if there is only one.
-        scored_by: What held-out rows were scored by.
+        scored_by: What the scores of held-out rows are of.
         num_rows: Calibration rows.
         encoder: The encoder in use, as Python prints it.
-        read: Every encoder that was tried; empty if one was given.
         reasons: Sentences: what was found in the data, and what followed.
+        read: Every encoder that was tried; empty if one was given.
     """
 
     tried: tuple[Tried, ...]
@@ -69,8 +69,8 @@ class Why:
     scored_by: str
     num_rows: int
     encoder: str
-    read: tuple[Read, ...]
     reasons: tuple[str, ...]
+    read: tuple[Read, ...] = ()
 
     def to_json(self) -> str:
         """Write it as JSON."""

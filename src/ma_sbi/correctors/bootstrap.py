@@ -34,8 +34,8 @@ SMOOTHINGS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 # Contexts this close, in median distances, are the same: an encoder may round differently
 # in another batch, and torch.cdist rounds, too.
 SAME = 1e-5
-
-
+# Standard errors by which a pool must vary more than noise does to show a departure.
+CLEAR = 3.0
 # Residuals that are compared with each other, to find those that are equal.
 MOST_MERGED = 2000
 
@@ -326,16 +326,11 @@ class ResidualFit:
         mean = (column * atoms).sum(dim=0)
         error = weight.square().sum()  # of the mean, in units of the residuals' variance
         freedom = (1 - error).clamp(min=1e-12)
-        square = (atoms - mean).square() / freedom
-        variance = (column * square).sum(dim=0)
+        variance = (column * (atoms - mean).square()).sum(dim=0) / freedom
+        # Noise alone varies from pool to pool, by sqrt(2 / n) of its variance.
+        is_noise = variance <= (1 + CLEAR * (2 * error).sqrt()) * self.noise
+        variance = torch.where(is_noise, self.noise, variance)
         departure = (1 - self.noise / variance.clamp(min=1e-200)).clamp(min=0)
-        # Noise alone varies from pool to pool: what is within two standard errors of it is
-        # no departure.
-        ratio = (square / self.noise.clamp(min=1e-200)).mean(dim=1, keepdim=True)
-        excess = (column * ratio).sum() - 1
-        uncertainty = (error * (column * (ratio - excess - 1).square()).sum()).sqrt()
-        if excess < 2 * uncertainty:
-            departure, variance = torch.zeros_like(variance), self.noise.expand_as(mean)
         return mean + departure.sqrt() * (atoms - mean), (error * variance).sqrt()
 
 
