@@ -257,7 +257,7 @@ def test_misses_are_counted_listed_and_explained(made_up, monkeypatch):
     assert with_density.labels["comparisons"] == 3 * (7 * 13 - 2)
     assert with_density.labels["significantly"] == with_density.labels["on average"] == 3
     assert without.labels["significantly"] == 0
-    missed = [line for line in lines if line.table == shown.MISSED]
+    missed = [line for line in lines if line.table == shown.LOWER]
     assert {line.labels["against"] for line in missed} == {"npe", "ma_sbi", "stochastic"}
     assert all(line.labels["condition"] == "20 triples" for line in missed)
     assert all(line.note == "too few to choose from" for line in missed)
@@ -317,8 +317,8 @@ def test_reasons_are_about_places_that_exist():
 def test_the_default_is_given_the_density_or_none(monkeypatch):
     asked = []
 
-    def fit(context, x_obs, x_sim=None, *, density=None, posterior=None, seed=None):
-        asked.append((density, posterior is not None))
+    def fit(context, x_obs, x_sim, *, density, posterior, encoder, seed):
+        asked.append((density, posterior is not None and encoder is None))
         return ShiftCorrector(HashEncoder()).fit(context, x_obs, x_sim, seed=seed)
 
     def no_density(x, *, seed=None):
