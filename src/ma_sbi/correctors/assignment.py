@@ -15,7 +15,7 @@ __all__ = ["Assignment", "assign"]
 # Contexts whose distances set the unit: their cost is quadratic.
 MOST_COMPARED = 500
 # How fast probabilities fall with the squared distance, in units of the median one.
-SHARPNESSES = (0.0, *torch.logspace(0, 3, 19).tolist())
+SHARPNESSES = (0.0, *torch.logspace(0, 2.5, 16).tolist())
 # Share of contexts that are read wrongly, however near.
 MISREAD = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
 # One in forty contexts of known regimes lies further away than the limit.

@@ -1,4 +1,4 @@
-"""Regimes that are discovered: departures first, then what their contexts have in common."""
+"""Regimes that are discovered: departures that are alike, then how contexts tell them."""
 
 from __future__ import annotations
 
@@ -123,17 +123,16 @@ class Regimes:
     def fit(self, triples: Triples, *, seed: int | None = None) -> RegimeFit:
         """Discover regimes, keep their departures, and learn to assign contexts."""
         need_shift(triples.basis, "Regimes")
-        share = discover(triples.delta, rounding_of(triples), self.most_regimes)
+        share = discover(
+            triples.delta, triples.codes, rounding_of(triples), self.most_regimes
+        )
         num_regimes = share.shape[1]
         if num_regimes == 1:
             warnings.warn(
                 "the departures form one regime, so the context has no effect",
                 stacklevel=3,
             )
-        each = torch.eye(num_regimes).to(share)
-        pools = ResidualPools(self.num_draws // num_regimes, noise=self.noise)
-        by_regime = replace(triples, encoding=each, codes=share.argmax(dim=1))
-        departures, log_weight, _ = pools.fit(by_regime, seed=seed)(each)
+        departures, log_weight = self._pool(triples, share.argmax(dim=1), seed)
         member = share.new_zeros(len(triples.encoding), num_regimes)
         member.index_add_(0, triples.codes, share)
         seen = member.sum(dim=1) > 0
@@ -141,12 +140,27 @@ class Regimes:
         member = member / member.sum(dim=1, keepdim=True)
         there = ~encoding.isnan().any(dim=1)
         return RegimeFit(
-            departures[:, :, 0],
+            departures,
             log_weight,
             encoding,
             member,
             assign(encoding[there], member[there], share.mean(dim=0)),
         )
+
+    def _pool(
+        self, triples: Triples, regime: Tensor, seed: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """Keep departures of each regime, with log weights within it."""
+        each = torch.eye(int(regime.max()) + 1).to(triples.delta)
+        pools = ResidualPools(self.num_draws // len(each), noise=self.noise)
+        by_regime = replace(triples, encoding=each, codes=regime)
+        coefficients, log_weight, _ = pools.fit(by_regime, seed=seed)(each)
+        departures = coefficients[:, :, 0]
+        drawn = (departures * log_weight.exp()[..., None]).sum(dim=0)
+        member = each[regime]
+        mean = member.T @ triples.delta / member.sum(dim=0)[:, None]
+        # Some departures of a regime, drawn at random, need not have its mean.
+        return departures + (mean - drawn), log_weight
 
 
 @dataclass(frozen=True)
