@@ -20,7 +20,12 @@ from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.matching import Matching, MatchingAssumption, MatchingCorrector
 from ma_sbi.correctors.network import Network
 from ma_sbi.correctors.preflight import Preflight
-from ma_sbi.correctors.regimes import RegimeCorrector, Regimes, UnrelatedContext
+from ma_sbi.correctors.regimes import (
+    RegimeCorrector,
+    RegimeFit,
+    Regimes,
+    UnrelatedContext,
+)
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.correctors.shift import ShiftCorrector
 
@@ -49,6 +54,7 @@ __all__ = [
     "Pools",
     "Preflight",
     "RegimeCorrector",
+    "RegimeFit",
     "Regimes",
     "ResidualPools",
     "Ridge",
