@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ma_sbi.scaling import median_distance
 
-__all__ = ["Assignment", "assign"]
+__all__ = ["Assignment", "assign", "leave_out"]
 
 # Contexts whose distances set the unit: their cost is quadratic.
 MOST_COMPARED = 500
@@ -108,7 +108,7 @@ def assign(encoding: Tensor, member: Tensor, share: Tensor) -> Assignment:
     freedom = (total * (1 - 1 / count)).nansum()
     spread = ((member * apart).sum() / freedom).item() if freedom > 1e-9 else 0.0
     start = Assignment(centres, count.nan_to_num(), spread, share)
-    left_out, without = _leave_out(apart, member, spread)
+    left_out, without = leave_out(apart, member, spread)
     others = left_out.isfinite() & (member > 0)
     readable = others.any(dim=1)
     if not readable.any():
@@ -138,7 +138,7 @@ def assign(encoding: Tensor, member: Tensor, share: Tensor) -> Assignment:
     )
 
 
-def _leave_out(apart: Tensor, member: Tensor, spread: float) -> tuple[Tensor, Tensor]:
+def leave_out(apart: Tensor, member: Tensor, spread: float) -> tuple[Tensor, Tensor]:
     """Measure each context from centres that were found without it.
 
     Returns:

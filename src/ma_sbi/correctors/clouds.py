@@ -35,13 +35,23 @@ class Clouds:
     criterion: float
 
     @classmethod
-    def fit(cls, points: Tensor, groups: Tensor, labels: Tensor, *, tied: bool) -> Clouds:
+    def fit(
+        cls,
+        points: Tensor,
+        labels: Tensor,
+        groups: Tensor,
+        num_groups: int = 1,
+        *,
+        tied: bool,
+    ) -> Clouds:
         """Fit by expectation maximisation.
 
         Args:
             points: Shape ``(n, dim)``.
-            groups: Group of each, within which shares are the same, shape ``(n,)``.
             labels: Cloud of each to start from, shape ``(n,)``.
+            groups: Group of each, within which shares are the same, shape ``(n,)``.
+            num_groups: How many groups there are; one without points has the shares of
+                all.
             tied: Whether all clouds have the same covariance, of any form; else each has
                 variances of its own.
         """
@@ -49,7 +59,7 @@ class Clouds:
         before = -math.inf
         for _ in range(MOST_STEPS):
             mean, scale = _gaussians(points, member, tied=tied)
-            share = _shares(member, groups)
+            share = _shares(member, groups, num_groups)
             joint = _log_joint(points, groups, mean, scale, share)
             log_density = joint.logsumexp(dim=1)
             member = (joint - log_density[:, None]).exp()
@@ -58,7 +68,7 @@ class Clouds:
                 break
             before = now
         (num, dim), num_clouds = points.shape, len(mean)
-        sizes = groups.bincount()[groups.unique()].double()
+        sizes = groups.bincount().clamp(min=1).double()
         # A share is learned from the rows of its group alone.
         numbers = (num_clouds - 1) * sizes.log().sum().item()
         shape = dim * (dim + 1) // 2 if tied else num_clouds * dim
@@ -91,9 +101,9 @@ def _gaussians(points: Tensor, member: Tensor, *, tied: bool) -> tuple[Tensor, T
     return mean, torch.linalg.cholesky(within).expand(len(mean), -1, -1)
 
 
-def _shares(member: Tensor, groups: Tensor) -> Tensor:
+def _shares(member: Tensor, groups: Tensor, num_groups: int) -> Tensor:
     """Return how often clouds occur in each group; as in all, if it has no points."""
-    total = member.new_zeros(int(groups.max()) + 1, member.shape[1])
+    total = member.new_zeros(num_groups, member.shape[1])
     total = total.index_add_(0, groups, member)
     total = torch.where(total.sum(dim=1, keepdim=True) > 0, total, member.mean(dim=0))
     return total / total.sum(dim=1, keepdim=True)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ma_sbi.correctors.bootstrap import merge_equal
 from ma_sbi.correctors.clouds import Clouds
+from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
 
 __all__ = ["discover"]
@@ -59,35 +60,56 @@ def discover(delta: Tensor, codes: Tensor, rounding: Tensor, most: int) -> Tenso
 
 def _find_clouds(delta: Tensor, codes: Tensor, most: int) -> Tensor:
     """Describe departures by as many Gaussians as the criterion prefers."""
-    points = _compressed(delta / column_scale(delta))
     codes = codes.unique(return_inverse=True)[1]
-    most = max(1, min(most, len(points) // FEWEST_PER_CLOUD))
-    # Rows come in any order: every so many are as good as some at random.
-    every = slice(None, None, -(-len(points) // MOST_ROWS))
-    some, groups = points[every], codes[every]
-    trees = [(torch.zeros_like(groups), _Tree(some))]
-    if 1 < len(groups.unique()) <= len(some) / 2:
-        trees.append((groups, _Tree(some, groups)))
-    best, worse = None, 0
-    for number in range(1, most + 1):
-        tried = [
-            Clouds.fit(some, groups, tree.cut(number), tied=tied)
-            for groups, tree in trees
-            for tied in (True, False)
-        ]
-        found = min(tried, key=lambda one: one.criterion)
-        if best is None or found.criterion < best.criterion:
-            best, worse = found, 0
-        else:
-            worse += 1
-        if worse == PATIENCE:
-            break
-    assert best is not None  # noqa: S101 (one cloud is always tried)
-    share = best.member(points, codes)
+    most = max(1, min(most, len(delta) // FEWEST_PER_CLOUD))
+    views = _views(delta)
+    found = [_search(points, codes, most) for points in views]
+    # In the view in which several clouds are most plausible, compared with one.
+    place = max(range(len(views)), key=lambda one: found[one][1])
+    share = found[place][0].member(views[place], codes)
     share = share.where(share >= LEAST_SHARE, 0.0)
     # A cloud that holds no row most probably is part of another.
     share = share[:, share.argmax(dim=1).unique()]
     return share / share.sum(dim=1, keepdim=True)
+
+
+def _views(delta: Tensor) -> list[Tensor]:
+    """Give departures few columns, in which regimes may show.
+
+    Where there are many, scaling all alike hides a regime that moves few of them among the
+    noise of the others; without scaling, a column of large numbers may hide it.
+    """
+    delta = delta - delta.mean(dim=0)
+    scaled = delta / column_scale(delta)
+    if delta.shape[1] <= MOST_DIRECTIONS:
+        return [scaled]
+    directions = [
+        torch.linalg.svd(one, full_matrices=False).Vh[:MOST_DIRECTIONS]
+        for one in (scaled, delta)
+    ]
+    return [scaled @ directions[0].T, delta @ directions[1].T]
+
+
+def _search(points: Tensor, codes: Tensor, most: int) -> tuple[Clouds, float]:
+    """Find the best number of clouds, and by how much it is better than one cloud."""
+    rows = torch.randperm(len(points), generator=generator(0))[:MOST_ROWS]
+    some, contexts = points[rows.to(codes)], codes[rows.to(codes)]
+    num_contexts = int(codes.max()) + 1  # of which some may have none of the rows
+    trees = [(torch.zeros_like(contexts), 1, _Tree(some))]
+    if 1 < num_contexts <= len(some) / 2:
+        trees.append((contexts, num_contexts, _Tree(some, contexts)))
+    best: list[Clouds] = []
+    for number in range(1, most + 1):
+        tried = [
+            Clouds.fit(some, tree.cut(number), groups, num_groups, tied=tied)
+            for groups, num_groups, tree in trees
+            for tied in (True, False)
+        ]
+        best.append(min(tried, key=lambda one: one.criterion))
+        least = min(range(number), key=lambda one: best[one].criterion)
+        if number - 1 - least == PATIENCE:
+            break
+    return best[least], best[0].criterion - best[least].criterion
 
 
 class _Tree:
@@ -108,12 +130,3 @@ class _Tree:
             return torch.zeros_like(self.leaf)
         branch = torch.from_numpy(fcluster(self.joined, number, "maxclust"))
         return branch.to(self.leaf)[self.leaf] - 1
-
-
-def _compressed(points: Tensor) -> Tensor:
-    """Keep the directions in which points vary most."""
-    centred = points - points.mean(dim=0)
-    if points.shape[1] <= MOST_DIRECTIONS:
-        return centred
-    directions = torch.linalg.svd(centred, full_matrices=False).Vh[:MOST_DIRECTIONS]
-    return centred @ directions.T
