@@ -81,6 +81,27 @@ def test_a_new_context_has_the_departures_of_its_regime(fitted):
     assert unlike.sum() <= 12
 
 
+def test_a_decision_leaves_the_most_probable_regime():
+    context, x_obs, x_sim, _ = placed(90)
+    between = 0.6 * PLACES[:1] + 0.4 * PLACES[1:2]
+    far = torch.full((1, 3), -40.0)
+    found = {}
+    for decide in (False, True):
+        corrector = RegimeCorrector(AS_IT_IS, decide=decide).fit(context, x_obs, x_sim)
+        found[decide], _ = corrector.regime_probability(torch.cat([between, far]))
+        order = torch.cdist(corrector.regime_shifts_.float(), SHIFTS).argmin(dim=1)
+    assert found[False][0].max() < 1
+    assert order[found[True][0] == 1].tolist() == [0]
+    torch.testing.assert_close(found[True][1], torch.full((3,), 1 / 3).double())
+
+
+def test_there_is_no_decision_where_contexts_tell_nothing():
+    world = shifted_world(40, dim_x=3)
+    corrector = RegimeCorrector(HashEncoder(), decide=True).fit(*world[:3])
+    (shift,) = corrector.shift(["a new text"])
+    torch.testing.assert_close(shift, world.shifts.mean(dim=0), atol=1e-5, rtol=0)
+
+
 def test_weights_sum_to_one_and_do_not_depend_on_company(fitted):
     context, _ = new_places()
     x = torch.zeros(30, 2)

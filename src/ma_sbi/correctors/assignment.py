@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from scipy import stats
@@ -18,8 +19,8 @@ MOST_COMPARED = 500
 SHARPNESSES = (0.0, *torch.logspace(0, 2.5, 16).tolist())
 # Share of contexts that are read wrongly, however near.
 MISREAD = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
-# One in forty contexts of known regimes lies further away than the limit.
-BEYOND = 0.025
+# Share of contexts of known regimes that lie further away than the limit.
+BEYOND = 0.015
 # Contexts without which there is no limit.
 FEWEST_MEASURED = 3
 
@@ -36,8 +37,7 @@ class Assignment:
         share: How often each regime occurs, shape ``(num_regimes,)``.
         sharpness: How fast the probability of a regime falls with the distance.
         misread: Share of contexts for which it says nothing.
-        limit: Squared distance from the nearest centre beyond which a context is unlike
-            all that were seen.
+        limit: A context that is further away is unlike all that were seen.
     """
 
     centres: Tensor
@@ -47,6 +47,11 @@ class Assignment:
     sharpness: float = 0.0
     misread: float = 1.0
     limit: float = torch.inf
+
+    @property
+    def tells(self) -> bool:
+        """Whether a context that was not seen tells anything of its regime."""
+        return self.sharpness > 0 and self.misread < 1
 
     def distance(self, encoding: Tensor) -> Tensor:
         """Measure squared distances from the centres, shape ``(n, num_regimes)``.
@@ -80,9 +85,11 @@ class Assignment:
             that were seen, shape ``(n,)``. These have the shares of the regimes.
         """
         distance = self.distance(encoding)
-        known = self.count[self.count > 0]
-        probability = self.probability(distance, 1 / (1 / known).mean())
-        unlike = distance.amin(dim=1) > self.limit
+        known = self.count > 0
+        probability = self.probability(distance, 1 / (1 / self.count[known]).mean())
+        middle = self.centres[known].mean(dim=0)
+        from_middle = (encoding.to(middle) - middle).square().sum(dim=1)
+        unlike = _remoteness(distance, from_middle) > self.limit
         probability[unlike] = self.share
         return probability, unlike
 
@@ -108,49 +115,73 @@ def assign(encoding: Tensor, member: Tensor, share: Tensor) -> Assignment:
     freedom = (total * (1 - 1 / count)).nansum()
     spread = ((member * apart).sum() / freedom).item() if freedom > 1e-9 else 0.0
     start = Assignment(centres, count.nan_to_num(), spread, share)
-    left_out, without = leave_out(apart, member, spread)
-    others = left_out.isfinite() & (member > 0)
+    without = leave_out(encoding, member, spread)
+    others = without.distance.isfinite() & (member > 0)
     readable = others.any(dim=1)
     if not readable.any():
         return start
-    left_out, without = left_out[readable], without[readable]
+    distance, from_middle, left = (one[readable] for one in without)
     target = (member * others)[readable]
     unit = median_distance(encoding[:MOST_COMPARED]) ** 2
     tried = [
-        Assignment(centres, start.count, spread, share, sharpness / unit, misread)
+        replace(start, sharpness=sharpness / unit, misread=misread)
         for sharpness in SHARPNESSES
         for misread in MISREAD
     ]
     scores = [
-        torch.special.xlogy(target, one.probability(left_out, without)).sum().item()
+        torch.special.xlogy(target, one.probability(distance, left)).sum().item()
         for one in tried
     ]
     best = tried[max(range(len(tried)), key=scores.__getitem__)]
-    nearest = left_out.amin(dim=1)
-    if len(nearest) < FEWEST_MEASURED:
-        return best
-    # The prediction interval of one more distance.
-    error = nearest.std() * (1 + 1 / len(nearest)) ** 0.5
-    far = stats.t.ppf(1 - BEYOND, len(nearest) - 1)
-    limit = (nearest.mean() + far * error).item()
-    return Assignment(
-        centres, best.count, spread, share, best.sharpness, best.misread, limit
-    )
+    return replace(best, limit=_limit(_remoteness(distance, from_middle)))
 
 
-def leave_out(apart: Tensor, member: Tensor, spread: float) -> tuple[Tensor, Tensor]:
-    """Measure each context from centres that were found without it.
+class LeftOut(NamedTuple):
+    """Distances of each context from what was found without it.
 
-    Returns:
-        Squared distances of shape ``(num_contexts, num_regimes)``, infinite from a regime
-        that has no other context; and the number of contexts that are left of its own
-        regimes, shape ``(num_contexts, 1)``.
+    Attributes:
+        distance: Squared distances from the centres, shape
+            ``(num_contexts, num_regimes)``; infinite from a regime without other contexts.
+        from_middle: Squared distance from the mean of the centres, shape
+            ``(num_contexts,)``.
+        left: Number of contexts that are left of its own regimes, shape
+            ``(num_contexts, 1)``.
     """
+
+    distance: Tensor
+    from_middle: Tensor
+    left: Tensor
+
+
+def leave_out(encoding: Tensor, member: Tensor, spread: float) -> LeftOut:
+    """Measure each context from centres that were found without it."""
     total, squares = member.sum(dim=0), member.square().sum(dim=0)
+    known = total > 0
+    centres = member.T @ encoding / total.clamp(min=1e-300)[:, None]
     rest = (total - member).clamp(min=0)
-    alone = rest < 1e-9 * total.clamp(min=1e-9)
+    alone = rest <= 1e-9 * total
     count = rest.square() / (squares - member.square()).clamp(min=1e-12)
-    moved = apart * (total / rest).square() - spread / count
-    moved = moved.masked_fill(alone | (total == 0), torch.inf)
+    apart = torch.cdist(encoding, centres).square()
+    distance = apart * (total / rest).square() - spread / count
+    distance = distance.masked_fill(alone | ~known, torch.inf)
+    # A context pulls the centre of its regime towards itself: undo it.
+    pull = (member / rest).masked_fill(alone, 0.0)
+    moved = (pull.sum(dim=1, keepdim=True) * encoding - pull @ centres) / known.sum()
+    middle = centres[known].mean(dim=0) - moved
     own = (member * count.masked_fill(alone, 0.0)).sum(dim=1, keepdim=True)
-    return moved, own.clamp(min=1e-9)
+    return LeftOut(distance, (encoding - middle).square().sum(dim=1), own.clamp(min=1e-9))
+
+
+def _remoteness(distance: Tensor, from_middle: Tensor) -> Tensor:
+    """Tell how far contexts are from the nearest regime, and from all together."""
+    return distance.amin(dim=1) + from_middle
+
+
+def _limit(remoteness: Tensor) -> float:
+    """Return the upper end of the prediction interval of one more context."""
+    num = len(remoteness)
+    if num < FEWEST_MEASURED:
+        return torch.inf
+    error = remoteness.std() * (1 + 1 / num) ** 0.5
+    far = float(stats.t.ppf(1 - BEYOND, num - 1))
+    return (remoteness.mean() + far * error).item()

@@ -49,6 +49,8 @@ class RegimeCorrector(FittableCorrector):
         encoder: Context to vectors; any scikit-learn transformer.
         num_draws: Most candidates.
         most_regimes: Largest number of regimes.
+        decide: Whether a new context has its most probable regime alone: nearer the truth
+            on average, and wrong without a sign of it.
 
     Example:
         >>> import torch
@@ -65,15 +67,21 @@ class RegimeCorrector(FittableCorrector):
     """
 
     def __init__(
-        self, encoder: Encoder, num_draws: int = 256, most_regimes: int = 12
+        self,
+        encoder: Encoder,
+        num_draws: int = 256,
+        most_regimes: int = 12,
+        decide: bool = False,  # noqa: FBT001, FBT002 (scikit-learn style)
     ) -> None:
         self.encoder = encoder
         self.num_draws = num_draws
         self.most_regimes = most_regimes
+        self.decide = decide
 
     def axes(self) -> Axes:
         """Name the departure, the fit and the inference."""
-        return Axes(Shift(), Regimes(self.num_draws, self.most_regimes), Mixture())
+        fitting = Regimes(self.num_draws, self.most_regimes, decide=self.decide)
+        return Axes(Shift(), fitting, Mixture())
 
     def regime_probability(self, context: Context) -> tuple[Tensor, Tensor]:
         """Tell which regimes contexts belong to.
@@ -103,6 +111,7 @@ class Regimes:
         most_regimes: Largest number of regimes.
         noise: Variance of x_obs - x_sim that is no departure, as for
             :class:`~ma_sbi.correctors.ResidualPools`.
+        decide: Whether a new context has its most probable regime alone.
     """
 
     paired: ClassVar[Literal[True]] = True
@@ -110,6 +119,7 @@ class Regimes:
     num_draws: int = 256
     most_regimes: int = 12
     noise: float | Tensor = 0.0
+    decide: bool = False
 
     def __post_init__(self) -> None:
         as_count(self.num_draws, "num_draws")
@@ -145,6 +155,7 @@ class Regimes:
             encoding,
             member,
             assign(encoding[there], member[there], share.mean(dim=0)),
+            self.decide,
         )
 
     def _pool(
@@ -173,6 +184,7 @@ class RegimeFit:
         encoding: Different contexts that were seen, shape ``(num_contexts, dim_z)``.
         member: Share of each regime in their rows, shape ``(num_contexts, num_regimes)``.
         assignment: Reads contexts that were not seen.
+        decide: Whether these have their most probable regime alone.
     """
 
     departures: Tensor
@@ -180,6 +192,7 @@ class RegimeFit:
     encoding: Tensor
     member: Tensor
     assignment: Assignment
+    decide: bool
 
     def __call__(self, encoding: Tensor) -> Hypotheses:
         """Map contexts ``(n, dim_z)`` to the departures of their regimes."""
@@ -210,6 +223,11 @@ class RegimeFit:
         unlike = torch.zeros_like(missing)
         if not missing.all():
             probability[~missing], unlike[~missing] = self.assignment(encoding[~missing])
+        if self.decide:
+            best = torch.eye(probability.shape[1]).to(probability)[
+                probability.argmax(dim=1)
+            ]
+            probability = torch.where((missing | unlike)[:, None], probability, best)
         same = self._same(encoding, missing)
         seen = same.any(dim=1)
         probability[seen] = self.member[same[seen].byte().argmax(dim=1)]

@@ -82,6 +82,9 @@ METHODS: dict[str, Fit] = {
     "ridge, meaning": _fit_with(lambda: ShiftCorrector(RememberedSentences(), RIDGE)),
     "regimes, spelling": _fit_with(lambda: RegimeCorrector(HashEncoder())),
     "regimes, meaning": _fit_with(lambda: RegimeCorrector(RememberedSentences())),
+    "regimes decided, meaning": _fit_with(
+        lambda: RegimeCorrector(RememberedSentences(), decide=True)
+    ),
     "fit_corrector, meaning": _choose,
 }
 """Corrections, and what they read of a text."""
