@@ -223,10 +223,9 @@ class RegimeFit:
         unlike = torch.zeros_like(missing)
         if not missing.all():
             probability[~missing], unlike[~missing] = self.assignment(encoding[~missing])
-        if self.decide:
-            best = torch.eye(probability.shape[1]).to(probability)[
-                probability.argmax(dim=1)
-            ]
+        if self.decide and self.assignment.tells:
+            best = probability.argmax(dim=1, keepdim=True)
+            best = torch.zeros_like(probability).scatter_(1, best, 1.0)
             probability = torch.where((missing | unlike)[:, None], probability, best)
         same = self._same(encoding, missing)
         seen = same.any(dim=1)
