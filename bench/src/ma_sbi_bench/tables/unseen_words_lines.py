@@ -14,11 +14,11 @@ from ma_sbi_bench.trials.wordings import UNRELATED, UNSEEN
 
 __all__ = ["lines"]
 
-BARS = "Bars, for regimes by meaning"
+BARS = "Bars"
 ERRORS = "Error of the shift on wordings never seen"
 KINDS = "Regimes by meaning, 500 triples: what other texts do"
 BY_WORLD = "Error of regimes by meaning in each world, 500 triples"
-OURS = "regimes, meaning"
+OURS = ("regimes, meaning", "regimes decided, meaning")
 USUAL = {words: f"{words} wordings, 500 triples" for words in (3, 8)}
 NAMES = {ERROR: "error", CALLED: "called unrelated", APPLIED: "shift applied"}
 
@@ -45,11 +45,17 @@ def lines(rows: pd.DataFrame) -> list[Line]:
     if rows.empty:
         return []
     rows = rows.assign(condition=[one["condition"] for one in rows["settings"]])
-    ours = rows[rows["method"] == OURS]
-    return [*_bars(ours), *_errors(rows), *_kinds(ours), *_by_world(ours)]
+    soft, decided = (rows[rows["method"] == name] for name in OURS)
+    return [
+        *_bars(soft, OURS[0]),
+        *_bars(decided, OURS[1]),
+        *_errors(rows),
+        *_kinds(soft),
+        *_by_world(soft),
+    ]
 
 
-def _bars(ours: pd.DataFrame) -> Iterator[Line]:
+def _bars(ours: pd.DataFrame, method: str) -> Iterator[Line]:
     for words, bar in ASKED.items():
         for condition, what in CONDITIONS.items():
             plain = not (what.own_noise or what.never_visited)
@@ -64,6 +70,7 @@ def _bars(ours: pd.DataFrame) -> Iterator[Line]:
             yield Line(
                 BARS,
                 {
+                    "method": method,
                     "what": words,
                     "condition": condition,
                     "bar": f"{'at least' if bar.above else 'at most'} {limit:g}",
