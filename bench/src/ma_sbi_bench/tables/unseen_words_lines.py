@@ -17,6 +17,7 @@ __all__ = ["lines"]
 BARS = "Bars"
 ERRORS = "Error of the shift on wordings never seen"
 KINDS = "Regimes by meaning, 500 triples: what other texts do"
+NEVER = "Regimes by meaning: texts of a regime that was never visited"
 BY_WORLD = "Error of regimes by meaning in each world, 500 triples"
 OURS = ("regimes, meaning", "regimes decided, meaning")
 USUAL = {words: f"{words} wordings, 500 triples" for words in (3, 8)}
@@ -51,6 +52,7 @@ def lines(rows: pd.DataFrame) -> list[Line]:
         *_bars(decided, OURS[1]),
         *_errors(rows),
         *_kinds(soft),
+        *_never_visited(soft),
         *_by_world(soft),
     ]
 
@@ -98,6 +100,15 @@ def _kinds(ours: pd.DataFrame) -> Iterator[Line]:
                 if len(values):
                     labels = {"what": name, "texts": kind, "condition": condition}
                     yield Line(KINDS, labels, estimate(values), metric="mean")
+
+
+def _never_visited(ours: pd.DataFrame) -> Iterator[Line]:
+    for condition, what in CONDITIONS.items():
+        values = _values(ours, condition, CALLED, UNSEEN)
+        if what.never_visited and len(values):
+            yield Line(
+                NEVER, {"condition": condition}, estimate(values), metric=NAMES[CALLED]
+            )
 
 
 def _by_world(ours: pd.DataFrame) -> Iterator[Line]:
