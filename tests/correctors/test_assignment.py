@@ -64,10 +64,11 @@ def test_probabilities_are_those_of_bayes_rule():
     regime = torch.arange(300) % 3
     assignment = assign(CENTRES[regime] + draw(300, 2), certain(regime), equal())
     new = CENTRES[regime] + draw(300, 2, seed=1)
-    found, _ = assignment(new)
+    found, unlike = assignment(new)
     expected = (-0.5 * torch.cdist(new, CENTRES).square()).softmax(dim=1)
-    # Sharpnesses are a factor of 1.5 apart, and one is chosen from 300 contexts.
-    assert (found - expected).abs().mean() < 0.04
+    # Sharpnesses are a factor of 1.5 apart; in 30 draws of this world the mean difference
+    # was 0.013, with a standard deviation of 0.005.
+    assert (found - expected)[~unlike].abs().mean() < 0.013 + 4 * 0.005
 
 
 def test_how_often_contexts_are_wrong_is_found():

@@ -66,6 +66,15 @@ def test_clouds_far_apart_are_found(columns):
     torch.testing.assert_close(member.sum(dim=1), torch.ones(120, dtype=torch.float64))
 
 
+def test_columns_of_large_numbers_do_not_hide_regimes():
+    regime = torch.arange(120) % 2
+    delta = draw(120, 40)
+    delta[:, :20] = 0.2 * delta[:, :20] + regime[:, None]
+    delta[:, 20:] *= 1000
+    rounding = torch.full((40,), 1e-9, dtype=torch.float64)
+    assert same_groups(discover(delta, no_context(delta), rounding, most=6), regime)
+
+
 def test_contexts_tell_clouds_apart_that_overlap():
     # Two standard deviations apart, two Gaussians of one direction have one mode.
     regime = torch.arange(240) % 2

@@ -169,6 +169,16 @@ def test_missing_contexts_that_were_seen_keep_their_regime():
     )
 
 
+def test_a_missing_number_is_not_taken_for_zero():
+    numbers = [0.0, 1.0] * 10
+    regime = torch.arange(20) % 2
+    corrector = RegimeCorrector(AS_IT_IS)
+    corrector.fit(pd.DataFrame({"z": numbers}), SHIFTS[regime], torch.zeros(20, 2))
+    found = corrector.shift(pd.DataFrame({"z": [0.0, 1.0, None]}))
+    expected = torch.cat([SHIFTS[:2], SHIFTS[:2].mean(dim=0, keepdim=True)])
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
 def test_fixed_sentences_lose_nothing():
     world = shifted_world(40)
     regimes = RegimeCorrector(HashEncoder()).fit(*world[:3])
