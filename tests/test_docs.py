@@ -18,7 +18,7 @@ def with_its_needs(page):
 
 
 @pytest.mark.filterwarnings("ignore:training stopped at max_epochs")
-@pytest.mark.parametrize("page", map(with_its_needs, pages_with_code(PAGES)))
+@pytest.mark.parametrize("page", [with_its_needs(page) for page in pages_with_code(PAGES)])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_code(page)

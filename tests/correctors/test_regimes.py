@@ -169,6 +169,14 @@ def test_missing_contexts_that_were_seen_keep_their_regime():
     )
 
 
+def test_contexts_that_are_all_missing_leave_the_shares():
+    regime = torch.tensor([0, 0, 0, 1] * 5)
+    corrector = RegimeCorrector(HashEncoder())
+    corrector.fit([None] * 20, SHIFTS[regime], torch.zeros(20, 2))
+    expected = (0.75 * SHIFTS[0] + 0.25 * SHIFTS[1]).expand(2, 2)
+    torch.testing.assert_close(corrector.shift([None, "new"]), expected, atol=1e-6, rtol=0)
+
+
 def test_a_missing_number_is_not_taken_for_zero():
     numbers = [0.0, 1.0] * 10
     regime = torch.arange(20) % 2
