@@ -16,7 +16,7 @@ __all__ = ["discover"]
 # Rows of each cloud, at least: fewer do not show its spread.
 FEWEST_PER_CLOUD = 4
 # Departures and directions that clouds are found in: the tree is quadratic in the first.
-MOST_ROWS = 1000
+MOST_ROWS = 500
 MOST_DIRECTIONS = 10
 # In a row, numbers of clouds that do worse, before no more are tried.
 PATIENCE = 3
