@@ -61,6 +61,8 @@ def test_a_regime_that_is_never_visited_is_in_the_test_alone():
     words = draw_words("telescope", 90, 3, seed=77, never_visited=True)
     assert len(set(words.context)) == 9
     assert len(set(words.regimes[UNSEEN])) == 1
+    assert len(words.texts[UNSEEN]) == 12
+    assert "seen" not in words.texts
     assert not set(words.context) & {text for some in words.texts.values() for text in some}
 
 

@@ -94,7 +94,9 @@ def draw_words(
         wording[regime == one] = np.arange((regime == one).sum()) % num_wordings
     x_sim = torch.from_numpy(rng.normal(size=(num_rows, DIM_X))).float()
     noise = OWN_NOISE * rng.normal(size=(2, num_rows, DIM_X)) * own_noise
-    texts, regimes = _tests(world, wordings, tested, num_wordings, rng)
+    # Of a regime that was never visited no wording was seen.
+    num_seen = 0 if never_visited else num_wordings
+    texts, regimes = _tests(world, wordings, tested, num_seen, rng)
     return WordSet(
         shifts,
         [str(wordings[one][which]) for one, which in zip(regime, wording, strict=True)],
@@ -109,14 +111,15 @@ def _tests(
     world: str,
     wordings: list[list[str]],
     tested: list[int],
-    num_wordings: int,
+    num_seen: int,
     rng: np.random.Generator,
 ) -> tuple[dict[str, list[str]], dict[str, list[int]]]:
     """Collect texts of every kind, with their regimes."""
     pairs = {
-        "seen": [(t, r) for r in tested for t in wordings[r][:num_wordings]],
-        UNSEEN: [(t, r) for r in tested for t in wordings[r][num_wordings:]],
+        UNSEEN: [(text, r) for r in tested for text in wordings[r][num_seen:]],
     }
+    if num_seen:
+        pairs["seen"] = [(text, r) for r in tested for text in wordings[r][:num_seen]]
     pairs["typos"] = [(_mistyped(text, rng), r) for text, r in pairs[UNSEEN]]
     pairs["capitals"] = [(text.upper(), r) for text, r in pairs[UNSEEN]]
     for kind in WRITTEN:
