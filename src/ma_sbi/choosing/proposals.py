@@ -21,6 +21,7 @@ from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitting
 from ma_sbi.correctors.inference import Mixture
 from ma_sbi.correctors.located import RidgeWithResiduals
+from ma_sbi.correctors.regimes import Regimes
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Context, Corrections, Encoder
 from ma_sbi.validation import as_matrix
@@ -124,6 +125,12 @@ PROPOSALS: dict[str, Proposal] = {
     ),
     "shift by context": Proposal(
         "a shift, the departures seen under the context", Shift(), _pools(0.0)
+    ),
+    "shift by regime": Proposal(
+        "a shift, the departures of the regime that the context reads like",
+        Shift(),
+        lambda noise: Regimes(NUM_DRAWS, noise=noise),
+        needs_pairs=True,
     ),
     "shift by regression": Proposal(
         "a shift that is regressed on the context", Shift(), _regression

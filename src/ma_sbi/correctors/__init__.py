@@ -20,6 +20,12 @@ from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.matching import Matching, MatchingAssumption, MatchingCorrector
 from ma_sbi.correctors.network import Network
 from ma_sbi.correctors.preflight import Preflight
+from ma_sbi.correctors.regimes import (
+    RegimeCorrector,
+    RegimeFit,
+    Regimes,
+    UnrelatedContext,
+)
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.correctors.shift import ShiftCorrector
 
@@ -47,12 +53,16 @@ __all__ = [
     "Point",
     "Pools",
     "Preflight",
+    "RegimeCorrector",
+    "RegimeFit",
+    "Regimes",
     "ResidualPools",
     "Ridge",
     "RidgeWithResiduals",
     "Shift",
     "ShiftCorrector",
     "Triples",
+    "UnrelatedContext",
     "UnseenContext",
     "cross_fit",
     "decompose",

@@ -147,7 +147,7 @@ class ResidualPools:
         """Keep the residuals; the seed is for drawing from pools above ``num_draws``."""
         need_shift(triples.basis, "ResidualPools")
         rng = generator(0 if seed is None else seed)
-        atoms, atom = _merge(triples.delta, rounding_of(triples))
+        atoms, atom = merge_equal(triples.delta, rounding_of(triples))
         pools = ResidualFit(
             encoding=triples.encoding,
             codes=triples.codes,
@@ -341,7 +341,7 @@ def rounding_of(triples: Triples) -> Tensor:
     )
 
 
-def _merge(residuals: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+def merge_equal(residuals: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
     """Find the residuals that differ by more than rounding.
 
     Args:
