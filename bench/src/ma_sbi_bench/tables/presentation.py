@@ -20,6 +20,7 @@ from ma_sbi_bench.tables import (
     never_worse_lines,
     sharpness,
     theorem_1,
+    unpaired,
 )
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.tables.special_lines import SPECIAL_LINES
@@ -58,6 +59,7 @@ OTHERS = {
     "channels": Presentation(channels.lines, channels.figures),
     "exclusion": Presentation(exclusion.lines),
     "never_worse": Presentation(never_worse_lines.lines, never_worse_lines.figures),
+    "unpaired": Presentation(unpaired.lines),
     "compute": Presentation(compute.lines),
     "covid": Presentation(covid.lines, covid.figures),
     "instructions": Presentation(instructions.lines, instructions.figures),

@@ -20,6 +20,7 @@ from ma_sbi_bench.tables.exclusion import ExclusionTable
 from ma_sbi_bench.tables.never_worse import NeverWorse
 from ma_sbi_bench.tables.sharpness import Sharpness
 from ma_sbi_bench.tables.theorem_1 import Theorem1
+from ma_sbi_bench.tables.unpaired import Unpaired
 
 __all__ = ["EXPERIMENTS", "get_experiment"]
 
@@ -54,6 +55,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Channels(),
         ExclusionTable(),
         NeverWorse(),
+        Unpaired(),
         sweeps.NOISY_CONTEXT,
         sweeps.INDEX_OR_TEXT,
         compared.UNSEEN_REGIMES,
