@@ -20,8 +20,8 @@ FEWEST_ROWS = 5
 # Nats below the least probable simulation that is known. A density that was learned is
 # arbitrary there, and no observation may count for more.
 FAR_LESS = 15.0
-# Starts whose likelihood is compared, and those of them that are improved.
-NUM_STARTS, NUM_IMPROVED = 32, 3
+# Starts around means and medians whose likelihood is compared, and those that are kept.
+NUM_TRIED, NUM_KEPT = 32, 2
 # Standard errors of the mean by which starts lie apart.
 APART = 2.0
 # Step of a difference quotient, in standard deviations of the simulations.
@@ -31,6 +31,7 @@ PRECISE = 1e-3
 MOST_STEPS = 100
 # Simulations that weigh in the curvature of a context, besides its own rows.
 BORROWED = 20.0
+MOST_SIMULATIONS = 50_000
 # Simulations that the curvature is measured at.
 MOST_CURVED = 5000
 # Step over which the curvature is measured, in standard errors of a single row.
@@ -139,8 +140,11 @@ class ShiftLikelihood:
 
         Args:
             density: Log density of simulations, ``(n, dim_x) -> (n,)``.
-            simulations: Shape ``(num_simulations, dim_x)``, float64.
+            simulations: Shape ``(num_simulations, dim_x)``, float64; of more than 50,000
+                as many are chosen at random.
         """
+        order = torch.randperm(len(simulations), generator=generator(0))
+        simulations = simulations[order[:MOST_SIMULATIONS].to(simulations.device)]
         bounded = BoundedDensity.around(density, simulations)
         _, gradient = bounded.log_prob_and_gradient(simulations)
         # A column that hardly matters must not make a step infinite.
@@ -173,28 +177,29 @@ class ShiftLikelihood:
         return LikeliestShifts(shift - self.origin, influence, unlike)
 
     def _starts(self, x_obs: Tensor, codes: Tensor, seed: int | None) -> Tensor:
-        """Choose starts for each context, shape ``(NUM_IMPROVED, num_contexts, dim_x)``.
+        """Choose starts for each context, shape ``(num_starts, num_contexts, dim_x)``.
 
-        Means and medians agree after the right shift, but for their errors; so starts lie
-        as far apart as these are large.
+        Means and medians agree after the right shift, but for their errors. Other starts
+        lie around them, as far as these errors are large; the best are kept.
         """
         counts = codes.bincount()
         parts = x_obs[codes.argsort()].split(counts.tolist())
         medians = torch.stack([rows.median(dim=0).values for rows in parts])
-        median = medians - self.simulations.median(dim=0).values
-        mean = _means(x_obs, codes) - self.simulations.mean(dim=0)
+        centres = torch.stack([_means(x_obs, codes), medians]) - torch.stack(
+            [self.simulations.mean(dim=0), self.simulations.median(dim=0).values]
+        ).unsqueeze(1)
         error = column_scale(self.simulations) / counts[:, None].sqrt()
         rng = generator(0 if seed is None else seed)
-        normal = torch.randn(NUM_STARTS - 2, *median.shape, generator=rng).to(median)
-        starts = torch.cat([torch.stack([mean, median]), median + APART * error * normal])
+        normal = torch.randn(NUM_TRIED // 2, *centres.shape, generator=rng).to(centres)
+        around = (centres + APART * error * normal).flatten(0, 1)
         values = torch.stack(
             [
                 _means(self.density.log_prob(x_obs - start[codes])[:, None], codes)[:, 0]
-                for start in starts
+                for start in around
             ]
         )
-        best = values.topk(NUM_IMPROVED, dim=0).indices
-        return torch.stack([_pick(starts, one) for one in best])
+        best = values.topk(NUM_KEPT, dim=0).indices
+        return torch.cat([centres, *(_pick(around, one)[None] for one in best)])
 
     def _climb(self, x: Tensor, codes: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
         """Climb from one start for each context, all of them together.

@@ -201,7 +201,7 @@ def _bars(found: Found) -> Iterator[Line]:
         if not {LEARNED, against} <= known.keys():
             continue
         value = ratio(known[LEARNED], known[against])
-        labels = {
+        labels: dict[str, str | int | float] = {
             "world": WORLDS[world],
             "observations": num,
             "compared with": against,
