@@ -119,12 +119,6 @@ PROPOSALS: dict[str, Proposal] = {
         _pools(math.inf),
         reads_context=False,
     ),
-    "shift by context": Proposal(
-        "a shift, the departures seen under the context", Shift(), _pools(0.0)
-    ),
-    "shift by regression": Proposal(
-        "a shift that is regressed on the context", Shift(), _regression
-    ),
     "likeliest shift": Proposal(
         "the shift after which observations are most probable, under every context",
         Shift(),
@@ -137,6 +131,12 @@ PROPOSALS: dict[str, Proposal] = {
         Shift(),
         _regression,
         by_likelihood=True,
+    ),
+    "shift by context": Proposal(
+        "a shift, the departures seen under the context", Shift(), _pools(0.0)
+    ),
+    "shift by regression": Proposal(
+        "a shift that is regressed on the context", Shift(), _regression
     ),
     "affine": Proposal(
         "a departure that is linear in x, the same under every context",

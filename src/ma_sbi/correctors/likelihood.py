@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ APART = 2.0
 # Step of a difference quotient, in standard deviations of the simulations.
 SMALL = 1e-3
 # Part of its standard error that a shift is found to.
-PRECISE = 1e-3
+PRECISE = 1e-2
 MOST_STEPS = 100
 # Simulations that weigh in the curvature of a context, besides its own rows.
 BORROWED = 20.0
@@ -45,8 +45,8 @@ class BoundedDensity:
     """A log density with its gradient, which tells nothing apart far from simulations.
 
     Attributes:
-        density: Log density, ``(n, dim_x) -> (n,)``; its own gradient is used if it offers
-            ``log_prob_and_gradient``, else difference quotients.
+        density: Log density, ``(n, dim_x) -> (n,)``, of float32. Its own gradient is used
+            if it offers ``log_prob_and_gradient``, else difference quotients.
         least: What every log density is raised to, smoothly.
         step: Step of difference quotients, shape ``(dim_x,)``.
     """
@@ -60,7 +60,7 @@ class BoundedDensity:
         cls, density: Callable[[Tensor], Tensor], simulations: Tensor
     ) -> BoundedDensity:
         """Learn the bound from simulations ``(num_simulations, dim_x)``."""
-        known = density(simulations)
+        known = density(simulations.float())
         if not known.isfinite().any():
             raise ValueError(
                 "density must be finite at simulations, and is at none of them"
@@ -70,7 +70,7 @@ class BoundedDensity:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Evaluate x ``(n, dim_x)``: shape ``(n,)``."""
-        return self._bound(self.density(x).to(x))
+        return self._bound(self.density(x.float()).to(x))
 
     def log_prob_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Evaluate x ``(n, dim_x)``: shapes ``(n,)`` and ``(n, dim_x)``."""
@@ -183,8 +183,7 @@ class ShiftLikelihood:
         lie around them, as far as these errors are large; the best are kept.
         """
         counts = codes.bincount()
-        parts = x_obs[codes.argsort()].split(counts.tolist())
-        medians = torch.stack([rows.median(dim=0).values for rows in parts])
+        medians = torch.stack([rows.median(dim=0).values for rows in _parts(x_obs, codes)])
         centres = torch.stack([_means(x_obs, codes), medians]) - torch.stack(
             [self.simulations.mean(dim=0), self.simulations.median(dim=0).values]
         ).unsqueeze(1)
@@ -237,9 +236,8 @@ class ShiftLikelihood:
         """Give the mean log likelihood of each context, and the step upwards."""
         value, gradient = self.density.log_prob_and_gradient(x - shift[codes])
         counts = codes.bincount()[:, None, None]
-        products = gradient[:, :, None] * gradient[:, None]
-        own = _means(products.flatten(1), codes).unflatten(1, products.shape[1:])
-        curvature = (counts * own + BORROWED * self.information) / (counts + BORROWED)
+        own = torch.stack([rows.T @ rows for rows in _parts(gradient, codes)])
+        curvature = (own + BORROWED * self.information) / (counts + BORROWED)
         slope = -_means(gradient, codes)
         return _means(value[:, None], codes)[:, 0], torch.linalg.solve(curvature, slope)
 
@@ -270,6 +268,12 @@ def _means(values: Tensor, codes: Tensor) -> Tensor:
     counts = codes.bincount()
     total = values.new_zeros(len(counts), values.shape[1]).index_add_(0, codes, values)
     return total / counts[:, None]
+
+
+def _parts(values: Tensor, codes: Tensor) -> Sequence[Tensor]:
+    """Split rows ``(n, m)`` by context."""
+    parts: tuple[Tensor, ...] = values[codes.argsort()].split(codes.bincount().tolist())
+    return parts
 
 
 def _pick(values: Tensor, index: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class Tabulated:
         )
         nodes = torch.cartesian_prod(torch.from_numpy(first), torch.from_numpy(second))
         values = log_density(nodes).double().reshape(len(first), len(second)).numpy()
-        values = np.maximum(values, values.max() - LOWEST)
+        values = np.fmax(values, np.nanmax(values) - LOWEST)
         self.spline = RectBivariateSpline(first, second, values)
 
     def __call__(self, x: Tensor) -> Tensor:
