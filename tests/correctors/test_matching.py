@@ -178,6 +178,15 @@ def test_likelihood_needs_a_density():
             )
 
 
+@pytest.mark.parametrize("loss", ["mean", "mmd"])
+def test_a_density_that_would_be_ignored_is_refused(loss):
+    world, pool = pools(40)
+    with pytest.raises(ValueError, match='density is for loss="likelihood", and loss is'):
+        MatchingCorrector(HashEncoder(), loss, lambda x: x[:, 0]).fit(
+            world.context, world.x_obs, simulations=pool
+        )
+
+
 def test_likelihood_needs_enough_observations_of_each_context():
     world, pool = pools(40)
     notes = ["seen four times"] * 4 + ["another"] * 36

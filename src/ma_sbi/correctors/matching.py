@@ -125,6 +125,8 @@ class Matching:
             raise ValueError(
                 f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r}"
             )
+        if self.loss != "likelihood" and self.density is not None:
+            raise ValueError(f'density is for loss="likelihood", and loss is {self.loss!r}')
         known = callable(self.density) or isinstance(self.density, ShiftLikelihood)
         if self.loss == "likelihood" and not known:
             raise ValueError(
