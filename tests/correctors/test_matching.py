@@ -4,13 +4,28 @@ import warnings
 
 import pytest
 import torch
+from torch.distributions import Normal
 
 from ma_sbi import ComposedCorrector, HashEncoder, MatchingCorrector, ShiftCorrector
-from ma_sbi.correctors import Affine, Matching, MatchingAssumption, Point, Shift
+from ma_sbi.correctors import (
+    Affine,
+    Matching,
+    MatchingAssumption,
+    Point,
+    Shift,
+    ShiftLikelihood,
+)
 from tests.correctors.worlds import TEXTS, shifted_world
 
-LOSSES = ["mean", "mmd"]
+LOSSES = ["mean", "mmd", "likelihood"]
 every_loss = pytest.mark.parametrize("loss", LOSSES)
+
+
+def matching(loss, spread=3.0):
+    """Make a corrector; the density is that of normal simulations with this spread."""
+    normal = Normal(0.0, spread)
+    density = (lambda x: normal.log_prob(x).sum(dim=1)) if loss == "likelihood" else None
+    return MatchingCorrector(HashEncoder(), loss, density)
 
 
 def fitted(corrector, context, x_obs, pool, seed=0):
@@ -29,9 +44,7 @@ def pools(n, *, size=4000, seed=0, spread=3.0):
 @every_loss
 def test_shifts_are_recovered_from_pools_within_their_standard_errors(loss):
     world, pool = pools(800, size=1000, spread=1.0)
-    corrector = fitted(
-        MatchingCorrector(HashEncoder(), loss), world.context, world.x_obs, pool
-    )
+    corrector = fitted(matching(loss, 1.0), world.context, world.x_obs, pool)
     # A difference of means of 200 and 1000 draws with deviation 1 in three dimensions;
     # the discrepancy's optimum is a little less efficient than the mean.
     error = (corrector.shift(TEXTS) - world.shifts).norm(dim=1)
@@ -69,12 +82,11 @@ def test_outliers_move_the_means_and_hardly_the_discrepancy():
     x_obs[::20] += 300.0
     errors = {}
     for loss in LOSSES:
-        corrector = fitted(
-            MatchingCorrector(HashEncoder(), loss), world.context, x_obs, pool
-        )
+        corrector = fitted(matching(loss), world.context, x_obs, pool)
         errors[loss] = (corrector.shift(TEXTS) - world.shifts).norm().item()
     assert errors["mean"] > 10
     assert errors["mmd"] < 1.5
+    assert errors["likelihood"] < 1.5
 
 
 @every_loss
@@ -82,13 +94,7 @@ def test_the_same_seed_gives_the_same_shift_and_the_generator_is_left_alone(loss
     world, pool = pools(200, size=3000)
     before = torch.get_rng_state()
     first, second = (
-        fitted(
-            MatchingCorrector(HashEncoder(), loss),
-            world.context,
-            world.x_obs,
-            pool,
-            seed=3,
-        ).shift(TEXTS)
+        fitted(matching(loss), world.context, world.x_obs, pool, seed=3).shift(TEXTS)
         for _ in range(2)
     )
     assert torch.equal(first, second)
@@ -99,9 +105,7 @@ def test_the_same_seed_gives_the_same_shift_and_the_generator_is_left_alone(loss
 def test_every_fit_states_its_assumption(loss):
     world, pool = pools(40)
     with pytest.warns(MatchingAssumption, match="theta is distributed differently") as all_:
-        MatchingCorrector(HashEncoder(), loss).fit(
-            world.context, world.x_obs, simulations=pool
-        )
+        matching(loss).fit(world.context, world.x_obs, simulations=pool)
     assert all_[0].filename == __file__
     assert "**Assumption.**" in MatchingCorrector.__doc__
 
@@ -113,14 +117,12 @@ def test_a_difference_in_theta_is_moved_into_the_departure(loss):
     pool = torch.randn(400, 1, generator=rng)
     theta_differs = torch.tensor([[1.0], [0.0]]).repeat(200, 1)
     x_obs = torch.randn(400, 1, generator=rng) + theta_differs
-    corrector = fitted(
-        MatchingCorrector(HashEncoder(), loss), ["fast", "slow"] * 200, x_obs, pool
-    )
+    corrector = fitted(matching(loss, 1.0), ["fast", "slow"] * 200, x_obs, pool)
     standard = (1 / 200 + 1 / 400) ** 0.5
     assert corrector.shift(["fast"]).item() == pytest.approx(1.0, abs=4.5 * standard)
 
 
-@every_loss
+@pytest.mark.parametrize("loss", ["mean", "mmd"])
 def test_a_context_that_tells_nothing_is_pooled(loss):
     rng = torch.Generator().manual_seed(0)
     pool = torch.randn(2000, 1, generator=rng)
@@ -153,7 +155,7 @@ def test_bad_input_is_refused_before_any_work():
         MatchingCorrector(HashEncoder(), "mmd").fit(
             world.context, world.x_obs, simulations=pool[:1]
         )
-    with pytest.raises(ValueError, match="loss must be one of mean, mmd, got 'kl'"):
+    with pytest.raises(ValueError, match="one of mean, mmd, likelihood, got 'kl'"):
         MatchingCorrector(HashEncoder(), "kl").fit(
             world.context, world.x_obs, simulations=pool
         )
@@ -165,6 +167,57 @@ def test_discrepancy_needs_contexts_that_repeat():
         MatchingCorrector(HashEncoder(), "mmd").fit(
             TEXTS, torch.zeros(4, 3), simulations=pool
         )
+
+
+def test_likelihood_needs_a_density():
+    world, pool = pools(40)
+    for density in (None, "a flow"):
+        with pytest.raises(ValueError, match=r"needs density=.*fit_density"):
+            MatchingCorrector(HashEncoder(), "likelihood", density).fit(
+                world.context, world.x_obs, simulations=pool
+            )
+
+
+@pytest.mark.parametrize("loss", ["mean", "mmd"])
+def test_a_density_that_would_be_ignored_is_refused(loss):
+    world, pool = pools(40)
+    with pytest.raises(ValueError, match='density is for loss="likelihood", and loss is'):
+        MatchingCorrector(HashEncoder(), loss, lambda x: x[:, 0]).fit(
+            world.context, world.x_obs, simulations=pool
+        )
+
+
+def test_likelihood_needs_enough_observations_of_each_context():
+    world, pool = pools(40)
+    notes = ["seen four times"] * 4 + ["another"] * 36
+    with pytest.raises(ValueError, match="at least 5 observations .* one has 4"):
+        matching("likelihood").fit(notes, world.x_obs, simulations=pool)
+
+
+@pytest.mark.parametrize("factor", [100.0, 1e6], ids=str)
+def test_pools_that_do_not_overlap_are_refused(factor):
+    world, pool = pools(200)
+    with pytest.raises(ValueError, match=r"do not overlap, however .* are units"):
+        matching("likelihood").fit(world.context, factor * world.x_obs, simulations=pool)
+
+
+def test_a_large_shift_is_no_lack_of_overlap():
+    world, pool = pools(200)
+    far = fitted(matching("likelihood"), world.context, world.x_obs + 1e4, pool)
+    near = fitted(matching("likelihood"), world.context, world.x_obs, pool)
+    # A standard error of one column is 3 / sqrt(50).
+    torch.testing.assert_close(far.shift(TEXTS) - 1e4, near.shift(TEXTS), atol=0.02, rtol=0)
+
+
+def test_what_many_fits_share_can_be_done_once():
+    world, pool = pools(80)
+    normal = Normal(0.0, 3.0)
+    shared = ShiftLikelihood.of(lambda x: normal.log_prob(x).sum(dim=1), pool.double())
+    once = MatchingCorrector(HashEncoder(), "likelihood", shared)
+    rows = world.context, world.x_obs, pool
+    assert torch.equal(
+        fitted(once, *rows).shift(TEXTS), fitted(matching("likelihood"), *rows).shift(TEXTS)
+    )
 
 
 def test_matching_refuses_departures_that_depend_on_x():

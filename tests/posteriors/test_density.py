@@ -74,6 +74,23 @@ class TestGaussian:
         # Seven deviations of the last column given the others, ten of itself.
         assert (weighted.log_weight[0] > math.log(0.9)).all()
 
+    def test_the_gradient_is_that_of_the_density(self, gaussian):
+        x = draw(200, seed=3).double()
+        value, gradient = gaussian.log_prob_and_gradient(x)
+        torch.testing.assert_close(value, gaussian(x))
+        scale = torch.tensor([5.0, 0.5, 0.02]).double()
+        step = torch.diag(1e-2 * scale)
+        quotient = torch.stack([gaussian(x + one) - gaussian(x - one) for one in step], 1)
+        # In units of the columns: splines have kinks in their slopes, which a difference
+        # over a hundredth of a deviation blurs.
+        error = (quotient / 2e-2 - gradient * scale).abs()
+        assert error.median() < 0.02
+        assert gradient.abs().max() > 1 / scale[2]
+
+    def test_far_away_the_gradient_is_finite(self, gaussian):
+        far = MEAN.double() + 1e6 * torch.randn(20, 3)
+        assert gaussian.log_prob_and_gradient(far)[1].isfinite().all()
+
     @pytest.mark.parametrize("scale", [1e2, 1e6, 1e30])
     def test_far_away_it_is_finite_and_falls(self, gaussian, scale):
         x = MEAN.double() + scale * torch.tensor([5.0, 0.5, 0.02]) * torch.randn(20, 3)

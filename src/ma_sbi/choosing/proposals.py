@@ -77,6 +77,8 @@ class Proposal:
         reads_context: Whether it uses the context.
         fewest_rows: Rows without which it is not tried.
         needs_pairs: Whether it needs a simulation for each observation.
+        by_likelihood: Whether departures are those of highest likelihood under a density
+            of the simulations, instead of pairs.
     """
 
     words: str
@@ -85,9 +87,14 @@ class Proposal:
     reads_context: bool = True
     fewest_rows: int = 16
     needs_pairs: bool = False
+    by_likelihood: bool = False
 
-    def suits(self, num_rows: int, num_contexts: int, *, paired: bool) -> bool:
+    def suits(
+        self, num_rows: int, num_contexts: int, *, paired: bool, density: bool = False
+    ) -> bool:
         """Tell whether it can be fitted to such data."""
+        if self.by_likelihood and (paired or not density):
+            return False
         if num_rows < self.fewest_rows or (self.needs_pairs and not paired):
             return False
         return num_contexts > 1 or not self.reads_context
@@ -122,6 +129,19 @@ PROPOSALS: dict[str, Proposal] = {
         Shift(),
         _pools(math.inf),
         reads_context=False,
+    ),
+    "likeliest shift": Proposal(
+        "the shift after which observations are most probable, under every context",
+        Shift(),
+        _pools(math.inf),
+        reads_context=False,
+        by_likelihood=True,
+    ),
+    "likeliest shift by context": Proposal(
+        "the shift after which observations of the context are most probable",
+        Shift(),
+        _regression,
+        by_likelihood=True,
     ),
     "shift by context": Proposal(
         "a shift, the departures seen under the context", Shift(), _pools(0.0)

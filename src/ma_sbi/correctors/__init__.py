@@ -16,6 +16,7 @@ from ma_sbi.correctors.decomposition import (
 from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Evidence, Inference, Mixture, Point
+from ma_sbi.correctors.likelihood import ShiftLikelihood
 from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.matching import Matching, MatchingAssumption, MatchingCorrector
 from ma_sbi.correctors.network import Network
@@ -61,6 +62,7 @@ __all__ = [
     "RidgeWithResiduals",
     "Shift",
     "ShiftCorrector",
+    "ShiftLikelihood",
     "Triples",
     "UnrelatedContext",
     "UnseenContext",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -13,6 +14,7 @@ from ma_sbi.correctors.composed import Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Fitted, Pools, Triples, need_shift
 from ma_sbi.correctors.inference import Point
+from ma_sbi.correctors.likelihood import FEWEST_ROWS, ShiftLikelihood
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import generator
@@ -20,12 +22,15 @@ from ma_sbi.scaling import column_scale
 
 __all__ = ["Loss", "Matching", "MatchingAssumption", "MatchingCorrector"]
 
-Loss = Literal["mean", "mmd"]
-"""What must agree between the two pools: the means, or the distributions."""
+Loss = Literal["mean", "mmd", "likelihood"]
+"""What must agree between the two pools: the means, the distributions, or the observations
+with the density of the simulations."""
 
 
 # Observations compared with the pool at once, to bound memory.
 ROWS_AT_ONCE = 256
+# Share of observations that may be less probable than every simulation, when shifted.
+MOST_UNLIKE = 0.5
 
 
 class MatchingAssumption(UserWarning):
@@ -54,7 +59,14 @@ class MatchingCorrector(FittableCorrector):
         loss: ``"mean"`` makes the conditional means agree, which is a regression on the
             context in closed form, for contexts of any kind. ``"mmd"`` makes the
             distributions agree in maximum mean discrepancy; it compares observations that
-            share a context, and is robust to outliers.
+            share a context, and is robust to outliers. ``"likelihood"`` makes the
+            observations of each context as probable as possible under the simulations'
+            density. It is the most precise where that density has edges, peaks or several
+            modes; it needs ``density`` and contexts that repeat.
+        density: Log density of the simulations, ``(n, dim_x) -> (n,)``, such as
+            :func:`~ma_sbi.fit_density` gives; for ``loss="likelihood"``. For many fits
+            with the same simulations pass ``ShiftLikelihood.of(density, simulations)``,
+            which does what they share once.
 
     Example:
         >>> import torch, warnings
@@ -73,13 +85,19 @@ class MatchingCorrector(FittableCorrector):
         True
     """
 
-    def __init__(self, encoder: Encoder, loss: Loss = "mean") -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        loss: Loss = "mean",
+        density: Callable[[Tensor], Tensor] | ShiftLikelihood | None = None,
+    ) -> None:
         self.encoder = encoder
         self.loss = loss
+        self.density = density
 
     def axes(self) -> Axes:
         """Name the departure, the fit and the inference."""
-        return Axes(Shift(), Matching(self.loss), Point())
+        return Axes(Shift(), Matching(self.loss, self.density), Point())
 
 
 @dataclass(frozen=True)
@@ -88,6 +106,7 @@ class Matching:
 
     Attributes:
         loss: What must agree.
+        density: Log density of the simulations, for ``loss="likelihood"``.
         widths: Widths of the Gaussian kernels of the discrepancy, which are added up, in
             units of the median distance of simulations.
         max_simulations: Most simulations that observations are compared with one by one;
@@ -97,6 +116,7 @@ class Matching:
     paired: ClassVar[Literal[False]] = False
 
     loss: Loss = "mean"
+    density: Callable[[Tensor], Tensor] | ShiftLikelihood | None = None
     widths: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
     max_simulations: int = 2000
 
@@ -104,6 +124,14 @@ class Matching:
         if self.loss not in get_args(Loss):
             raise ValueError(
                 f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r}"
+            )
+        if self.loss != "likelihood" and self.density is not None:
+            raise ValueError(f'density is for loss="likelihood", and loss is {self.loss!r}')
+        known = callable(self.density) or isinstance(self.density, ShiftLikelihood)
+        if self.loss == "likelihood" and not known:
+            raise ValueError(
+                'loss="likelihood" needs density=, the log density of the simulations, '
+                f"such as fit_density(simulations) returns; got {self.density!r}"
             )
 
     def fit(self, pools: Pools, *, seed: int | None = None) -> Fitted:
@@ -114,8 +142,10 @@ class Matching:
         if self.loss == "mean":
             # Conditional means agree where the regression of x_obs on the context does.
             delta = pools.x_obs - pools.simulations.mean(dim=0)
-        else:
+        elif self.loss == "mmd":
             delta = self._match_distributions(pools, seed)
+        else:
+            delta = self._maximise_likelihood(pools, seed)
         warnings.warn(
             "matching takes every difference between observations and simulations for "
             "the departure: if theta is distributed differently between contexts, or "
@@ -126,6 +156,29 @@ class Matching:
         )
         triples = Triples(pools.encoding, pools.codes, pools.basis, delta)
         return Ridge().fit(triples, seed=seed)
+
+    def _maximise_likelihood(self, pools: Pools, seed: int | None) -> Tensor:
+        """Find the shift of each context, with the noise of each row, ``(n, dim_x)``."""
+        fewest = int(pools.codes.bincount().min())
+        if fewest < FEWEST_ROWS:
+            raise ValueError(
+                f'loss="likelihood" needs at least {FEWEST_ROWS} observations of each '
+                f'context, and one has {fewest}; use loss="mean", by which contexts '
+                "share what they have, or fewer contexts"
+            )
+        assert self.density is not None  # noqa: S101 (checked when it was made)
+        likelihood = self.density
+        if not isinstance(likelihood, ShiftLikelihood):
+            likelihood = ShiftLikelihood.of(likelihood, pools.simulations)
+        found = likelihood.shifts(pools.x_obs, pools.codes, seed=seed)
+        if found.unlike > MOST_UNLIKE:
+            raise ValueError(
+                "observations and simulations do not overlap, however the observations "
+                f"are shifted: {found.unlike:.0%} of them stay less probable than every "
+                "simulation; are units or columns mixed up, or is the density that of "
+                "other simulations?"
+            )
+        return found.shift[pools.codes] + found.influence
 
     def _match_distributions(self, pools: Pools, seed: int | None) -> Tensor:
         """Find the shift of each context, with the noise of each row, ``(n, dim_x)``."""

@@ -204,12 +204,35 @@ class SimulationDensity:
         given = x if isinstance(x, Tensor) and x.is_floating_point() else None
         dtype = torch.float64 if given is None else given.dtype
         x = as_matrix(x, "x", dim=self.dim_x, dtype=dtype)
-        blocks = [
-            self._log_prob(rows.to(self.columns.mean))
-            for rows in x.split(_block_rows(self.dim_x))
-        ]
+        with torch.no_grad():
+            blocks = [
+                self._log_prob(rows.to(self.columns.mean))
+                for rows in x.split(_block_rows(self.dim_x))
+            ]
         log_prob = torch.cat(blocks)
         return log_prob.float() if given is None else log_prob.to(given)
+
+    def log_prob_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Evaluate the log density and its gradient by x.
+
+        Args:
+            x: Shape ``(n, dim_x)``.
+
+        Returns:
+            Shapes ``(n,)`` and ``(n, dim_x)``, with the type and on the device of x. Where
+            the flow has no gradient, it is zero.
+        """
+        values, gradients = [], []
+        for block in as_matrix(x, "x", dim=self.dim_x, dtype=x.dtype).split(
+            _block_rows(self.dim_x)
+        ):
+            rows = block.to(self.columns.mean).requires_grad_()
+            with torch.enable_grad():
+                value = self._log_prob(rows)
+                (gradient,) = torch.autograd.grad(value.sum(), rows)
+            values.append(value.detach())
+            gradients.append(gradient.nan_to_num(0.0, 0.0, 0.0))
+        return torch.cat(values).to(x), torch.cat(gradients).to(x)
 
     def __call__(self, x: Any) -> Tensor:
         """Evaluate the log density; the same as ``log_prob``."""
@@ -243,16 +266,15 @@ class SimulationDensity:
         )
 
     def _log_prob(self, x: Tensor) -> Tensor:
-        with torch.no_grad():
-            standardised = self.columns.standardise(x)
-            flow = self.network().log_prob(standardised.to(self.device, torch.float32))
-            distance = self.heavy.distance(standardised)
-            near = (distance < SLACK * self.heavy.radius) & flow.to(x).isfinite()
-            log_prob = torch.logaddexp(
-                flow.to(x).masked_fill(~near, -torch.inf) + math.log1p(-HEAVY_SHARE),
-                self.heavy.log_prob(distance) + math.log(HEAVY_SHARE),
-            )
-            return log_prob + self.columns.log_abs_det(x) - self.columns.penalty(x)
+        standardised = self.columns.standardise(x)
+        flow = self.network().log_prob(standardised.to(self.device, torch.float32))
+        distance = self.heavy.distance(standardised)
+        near = (distance < SLACK * self.heavy.radius) & flow.to(x).isfinite()
+        log_prob = torch.logaddexp(
+            flow.to(x).masked_fill(~near, -torch.inf) + math.log1p(-HEAVY_SHARE),
+            self.heavy.log_prob(distance) + math.log(HEAVY_SHARE),
+        )
+        return log_prob + self.columns.log_abs_det(x) - self.columns.penalty(x)
 
     def __repr__(self) -> str:
         return (

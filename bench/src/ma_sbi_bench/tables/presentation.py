@@ -21,6 +21,7 @@ from ma_sbi_bench.tables import (
     sharpness,
     theorem_1,
     unseen_words_lines,
+    unpaired,
 )
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.tables.special_lines import SPECIAL_LINES
@@ -60,6 +61,7 @@ OTHERS = {
     "exclusion": Presentation(exclusion.lines),
     "never_worse": Presentation(never_worse_lines.lines, never_worse_lines.figures),
     "unseen_words": Presentation(unseen_words_lines.lines),
+    "unpaired": Presentation(unpaired.lines),
     "compute": Presentation(compute.lines),
     "covid": Presentation(covid.lines, covid.figures),
     "instructions": Presentation(instructions.lines, instructions.figures),

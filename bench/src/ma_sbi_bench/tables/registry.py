@@ -21,6 +21,7 @@ from ma_sbi_bench.tables.never_worse import NeverWorse
 from ma_sbi_bench.tables.sharpness import Sharpness
 from ma_sbi_bench.tables.theorem_1 import Theorem1
 from ma_sbi_bench.tables.unseen_words import UnseenWords
+from ma_sbi_bench.tables.unpaired import Unpaired
 
 __all__ = ["EXPERIMENTS", "get_experiment"]
 
@@ -56,6 +57,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ExclusionTable(),
         NeverWorse(),
         UnseenWords(),
+        Unpaired(),
         sweeps.NOISY_CONTEXT,
         sweeps.INDEX_OR_TEXT,
         compared.UNSEEN_REGIMES,
