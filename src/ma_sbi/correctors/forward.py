@@ -1,0 +1,294 @@
+"""Structural departures: learned forwards from few pairs, inverted on many simulations."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
+from typing_extensions import Self
+
+from ma_sbi.context import as_entries, distinct, match
+from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.correctors.forward_maps import ChosenMap, choose_map
+from ma_sbi.protocols import Context, Corrections
+from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
+from ma_sbi.validation import as_count, as_matrix, as_pairs, as_pools
+
+__all__ = ["FEWEST_PAIRS", "FewPairs", "ForwardCorrector", "overlap"]
+
+FEWEST_PAIRS = 16
+"""Fewer pairs do not tell how observations come about."""
+# A context with fewer pairs has no map of its own.
+FEWEST_OWN = 8
+# Simulations that the way back is learned from.
+MOST_SIMULATIONS = 3000
+# Pairs nearest to a simulation, one of which lends its residual.
+NUM_LENDERS = 3
+# Random features of the way back, beside x itself, and the spread of their slopes.
+NUM_FEATURES = 300
+STEEPNESS = 1.5
+# Strengths of its ridge penalty, in units of the number of rows.
+PENALTIES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+# A column is not scaled up beyond this share of its own scale, or of the median column's.
+LEAST_SCALE = 0.1
+
+
+class FewPairs(UserWarning):
+    """A map of many coefficients that few pairs decide."""
+
+
+class ForwardCorrector(BaseCorrector, BaseEstimator):
+    r"""Learn how x_obs comes from x_sim, and the way back from many simulations.
+
+    A departure is often simple forwards (counts are reported late) and not backwards. So
+    a map :math:`x_{sim} \to x_{obs}` is learned from the pairs of each context
+    (:mod:`ma_sbi.correctors.forward_maps`), applied to simulations from the prior, with
+    the residuals of left-out pairs added, and the way back is a nonlinear regression on
+    these thousands of rows. The candidates are its prediction plus its residuals at
+    similar rows: draws of :math:`p(x_s \mid x, z)` under the simulations, so that no
+    density has to weigh them again.
+
+    A context that was not seen, or has few pairs, gets the map of all pairs.
+
+    Args:
+        simulations: Simulations from the prior, shape ``(num_simulations, dim_x)``; up to
+            3000 of them are used.
+        num_candidates: Candidates of each observation.
+
+    Example:
+        >>> import torch
+        >>> from ma_sbi.correctors import ForwardCorrector
+        >>> x = torch.rand(1100, 3, generator=torch.Generator().manual_seed(0))
+        >>> notes, x_sim = ["The sensor saturates."] * 100, x[:100]
+        >>> corrector = ForwardCorrector(x[100:]).fit(notes, x_sim / (1 + x_sim), x_sim)
+        >>> corrector.correct([[0.5, 0.2, 0.0]], notes[0]).round(decimals=1).tolist()
+        [[1.0, 0.2, 0.0]]
+    """
+
+    def __init__(self, simulations: Any, num_candidates: int = 128) -> None:
+        self.simulations = simulations
+        self.num_candidates = num_candidates
+
+    def fit(
+        self, context: Context, x_obs: Any, x_sim: Any, *, seed: int | None = None
+    ) -> Self:
+        """Learn from calibration triples.
+
+        Args:
+            context: One entry per observation; entries are compared, not read.
+            x_obs: Observations, shape ``(n, dim_x)``.
+            x_sim: Simulations at the same inputs, row by row.
+            seed: Makes the fit repeatable.
+
+        Raises:
+            ValueError: If rows do not match, are too few, or the simulations are
+                somewhere else.
+        """
+        as_count(self.num_candidates, "num_candidates")
+        observed, simulated = as_pairs(x_obs, x_sim)
+        pool = as_pools(observed, self.simulations)[1].to(observed)
+        if len(observed) < FEWEST_PAIRS:
+            raise ValueError(
+                f"{len(observed)} pairs are too few to learn how observations come about: "
+                f"at least {FEWEST_PAIRS} are needed"
+            )
+        apart = overlap(simulated, pool)
+        if apart:
+            raise ValueError(apart)
+        self.known_, codes = distinct(as_entries(context, num_rows=len(observed)))
+        order = torch.randperm(len(pool), generator=generator(derive(seed, "pool") or 0))
+        pool = pool[order[:MOST_SIMULATIONS].to(pool.device)]
+        scale = _scale(pool)
+        every = choose_map(simulated, observed, scale, seed=seed)
+        self.maps_: dict[int | None, str] = {None: every.name}
+        self.ways_back_: dict[int | None, _WayBack] = {}
+        parts: dict[int | None, Tensor] = {None: torch.arange(len(observed))}
+        for code, count in enumerate(np.bincount(codes)):
+            if len(self.known_) > 1 and count >= FEWEST_OWN:
+                parts[code] = torch.from_numpy((codes == code).nonzero()[0])
+        for code, rows in parts.items():
+            x, y = simulated[rows], observed[rows]
+            chosen = every
+            if code is not None:
+                chosen = choose_map(x, y, scale, seed=seed)
+                if every.errors[rows].mean() < chosen.errors.mean():
+                    continue  # what all pairs tell is better than what so few do
+            self.maps_[code] = chosen.name
+            imagined = _imagine(chosen, x, pool, scale, derive(seed, "residuals"))
+            self.ways_back_[code] = _WayBack.fit(imagined, pool, seed)
+        _warn_of_few(parts, self.maps_, observed.shape[1])
+        self.dim_x_ = observed.shape[1]
+        return self
+
+    def corrections(self, x: Any, context: Context) -> Corrections:
+        """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
+        if not hasattr(self, "ways_back_"):
+            raise NotFittedError("this ForwardCorrector is not fitted yet: call fit first")
+        x = as_matrix(x, "x", dim=self.dim_x_)
+        uniques, codes = distinct(as_entries(context, num_rows=len(x)))
+        number = match(self.known_, uniques)[codes]
+        candidates: Tensor | None = None
+        for code in np.unique(number):
+            rows = torch.from_numpy((number == code).nonzero()[0])
+            back = self.ways_back_.get(int(code), self.ways_back_[None])
+            found = back(x[rows].to(back.pool), self.num_candidates).to(x)
+            if candidates is None:
+                candidates = x.new_empty(len(found), *x.shape)
+            candidates[:, rows] = found
+        assert candidates is not None  # noqa: S101 (x has at least one row)
+        even = candidates.new_full(candidates.shape[:2], 1 / len(candidates)).log()
+        return Corrections(candidates, even, torch.zeros_like(even))
+
+
+def overlap(x_sim: Tensor, simulations: Tensor) -> str:
+    """Say where simulations lie apart from those of the pairs; nothing if they do not.
+
+    Args:
+        x_sim: Simulations of the pairs, shape ``(n, dim_x)``.
+        simulations: Simulations from the prior, shape ``(num_simulations, dim_x)``.
+    """
+    low, high = (f(simulations, dim=0) for f in (torch.amin, torch.amax))
+    apart = (x_sim.amin(dim=0) > high) | (x_sim.amax(dim=0) < low)
+    if not apart.any():
+        return ""
+    column = int(apart.nonzero()[0])
+    return (
+        f"simulations do not overlap with x_sim: in column {column} they lie between "
+        f"{low[column]:g} and {high[column]:g}, x_sim between "
+        f"{x_sim[:, column].min():g} and {x_sim[:, column].max():g}; are units or columns "
+        "mixed up?"
+    )
+
+
+@dataclass(frozen=True)
+class _WayBack:
+    """A regression of simulations on imagined observations, with random features.
+
+    Attributes:
+        pool: Simulations, shape ``(num, dim_x)``.
+        residuals: What the regression leaves of each, the same shape.
+        centre: Of the imagined observations, shape ``(dim_x,)``.
+        scale: Their scale.
+        slopes: Of the random features, shape ``(dim_x, num_features)``.
+        offsets: Of them.
+        coefficients: Shape ``(1 + dim_x + num_features, dim_x)``.
+    """
+
+    pool: Tensor
+    residuals: Tensor
+    centre: Tensor
+    scale: Tensor
+    slopes: Tensor
+    offsets: Tensor
+    coefficients: Tensor
+
+    @classmethod
+    def fit(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _WayBack:
+        rng = generator(derive(seed, "features") or 0)
+        dim = pool.shape[1]
+        slopes = torch.randn(dim, NUM_FEATURES, generator=rng, dtype=torch.float64)
+        offsets = torch.randn(NUM_FEATURES, generator=rng, dtype=torch.float64)
+        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * _scale(pool))
+        blank = cls(
+            pool,
+            torch.zeros_like(pool),
+            imagined.mean(dim=0),
+            scale,
+            (STEEPNESS / dim**0.5 * slopes).to(pool),
+            offsets.to(pool),
+            pool.new_zeros(0),
+        )
+        features, delta = blank._features(imagined), pool - imagined
+        held_out = torch.arange(len(pool)) % 5 == 0
+        train = [part[~held_out] for part in (features, delta)]
+        test = [part[held_out] for part in (features, delta)]
+        gram = train[0].T @ train[0]
+        moment = train[0].T @ train[1]
+        identity = torch.eye(len(gram)).to(gram)
+        errors, solutions = [], []
+        for penalty in PENALTIES:
+            solution = torch.linalg.solve(
+                gram + penalty * len(train[0]) * identity, moment
+            )
+            left = (test[1] - test[0] @ solution) / _scale(pool)
+            errors.append(left.square().mean().item())
+            solutions.append(solution)
+        coefficients = solutions[int(np.argmin(errors))]
+        residuals = delta - features @ coefficients
+        # Rows that the regression was fitted to have residuals that are too small.
+        return cls(
+            pool[held_out] - residuals[held_out],
+            residuals[held_out],
+            blank.centre,
+            blank.scale,
+            blank.slopes,
+            blank.offsets,
+            coefficients,
+        )
+
+    def __call__(self, x: Tensor, num_candidates: int) -> Tensor:
+        """Return candidates of each row, shape ``(K, n, dim_x)``."""
+        found = x + self._features(x) @ self.coefficients
+        unit = _scale(self.pool)
+        num = min(num_candidates, len(self.pool))
+        apart = torch.cdist(found / unit, self.pool / unit)
+        similar = apart.topk(num, largest=False).indices
+        return found + self.residuals[similar].transpose(0, 1)
+
+    def _features(self, x: Tensor) -> Tensor:
+        standardised = (x - self.centre) / self.scale
+        bent = torch.tanh(standardised @ self.slopes + self.offsets)
+        return torch.cat([x.new_ones(len(x), 1), standardised, bent], dim=1)
+
+
+def _imagine(
+    chosen: ChosenMap, x_sim: Tensor, pool: Tensor, scale: Tensor, seed: int | None
+) -> Tensor:
+    """Make the observations that simulations would have given, shape ``(num, dim_x)``.
+
+    Each simulation borrows the residual of a similar pair, and the map that left it: so
+    imagined observations spread by noise and by what so few pairs leave unknown.
+    """
+    lenders = torch.cdist(pool / scale, x_sim / scale)
+    lenders = lenders.topk(min(NUM_LENDERS, len(x_sim)), largest=False).indices
+    rng = generator(0 if seed is None else seed)
+    pick = torch.randint(lenders.shape[1], (len(pool), 1), generator=rng)
+    lender = lenders.gather(1, pick.to(pool.device))[:, 0]
+    imagined = torch.empty_like(pool)
+    for number, predict in enumerate(chosen.folds):
+        rows = chosen.fold[lender] == number
+        imagined[rows] = predict(pool[rows]) + chosen.residuals[lender[rows]]
+    # What is never negative, as counts, is not imagined to be.
+    observed_least = torch.minimum(x_sim.amin(), pool.amin())
+    return imagined.clamp(min=0.0) if observed_least >= 0 else imagined
+
+
+def _scale(x: Tensor) -> Tensor:
+    """Return the scale of each column, none of them far below the median one."""
+    scale = column_scale(x)
+    return scale.clamp(min=LEAST_SCALE * scale.median().item())
+
+
+def _warn_of_few(
+    parts: dict[int | None, Tensor], maps: dict[int | None, str], dim_x: int
+) -> None:
+    """Warn of maps from all columns to all columns that have fewer pairs than columns."""
+    few = [
+        len(rows)
+        for code, rows in parts.items()
+        if len(rows) < dim_x and maps.get(code, "").startswith(("linear", "curved"))
+    ]
+    if few:
+        warnings.warn(
+            f"{min(few)} pairs of a context for {dim_x} columns: a linear map is then "
+            "mostly regularisation; more pairs, or fewer columns (summaries), would help",
+            FewPairs,
+            stacklevel=3,
+        )

@@ -1,0 +1,265 @@
+"""Forward maps: how an observation comes from the simulation at the same inputs.
+
+Each kind is learned from pairs of one context and predicts x_obs from x_sim. Which of them
+suits is told by pairs that were left out, always in the units of x: so kinds that are
+linear in different spaces can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from ma_sbi.correctors.fitting import Triples
+from ma_sbi.correctors.ridge import Ridge
+from ma_sbi.randomness import generator
+from ma_sbi.scaling import column_scale
+
+__all__ = ["MAPS", "ChosenMap", "Predict", "Space", "choose_map", "fit_linear", "fit_mixing"]
+
+NUM_FOLDS = 5
+# Columns that a mixture reaches over, on either side of its own.
+REACH = 10
+# Most columns after which the weights of a mixture may repeat: a fortnight of days.
+LONGEST_PERIOD = 14
+# Share of the data's weight by which a column without data is left as it is.
+PRIOR_SHARE = 1e-6
+# Residuals of less than this share of the variance are rounding.
+ROUNDING = 1e-10
+# Larger logarithms of counts are none.
+LARGEST_LOG = 20.0
+
+Predict = Callable[[Tensor], Tensor]
+"""From simulations ``(n, dim_x)`` to what would have been observed, the same shape."""
+Fit = Callable[[Tensor, Tensor], Predict]
+"""From simulations and observations, paired row by row, to a map."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where a departure may be simple: a monotone function of x.
+
+    Attributes:
+        into: From x to the space.
+        back: From the space to x.
+        positive: Whether x must not be negative.
+    """
+
+    into: Predict
+    back: Predict
+    positive: bool = True
+
+    def suits(self, x: Tensor) -> bool:
+        """Tell whether such x have values in the space."""
+        if self.positive and (x < 0).any():
+            return False
+        return self.into is not torch.expm1 or bool((x < LARGEST_LOG).all())
+
+
+def _square(u: Tensor) -> Tensor:
+    return u.clamp(min=0.0).square()
+
+
+def _exp(u: Tensor) -> Tensor:
+    return torch.expm1(u.clamp(0.0, LARGEST_LOG))
+
+
+def _log(u: Tensor) -> Tensor:
+    return torch.log1p(u.clamp(min=0.0))
+
+
+PLAIN = Space(lambda x: x, lambda u: u, positive=False)
+COUNTS = Space(lambda x: x, lambda u: u.clamp(min=0.0))
+ROOTS = Space(lambda x: x.clamp(min=0.0).sqrt(), _square)
+LOGARITHMS = Space(torch.log1p, _exp)
+COUNTS_OF_LOGARITHMS = Space(torch.expm1, _log)
+
+
+def fit_shift(x_sim: Tensor, x_obs: Tensor) -> Predict:
+    """Fit a constant that is added to x."""
+    shift = (x_obs - x_sim).mean(dim=0)
+    return lambda x: x + shift
+
+
+def fit_linear(
+    x_sim: Tensor, x_obs: Tensor, *, space: Space = PLAIN, curved: bool = False
+) -> Predict:
+    """Fit a map that is linear in a space, by a ridge regression of largest evidence.
+
+    Args:
+        x_sim: Simulations, shape ``(n, dim_x)``.
+        x_obs: Observations of the same rows.
+        space: Where it is linear.
+        curved: Whether it may bend, at the quartiles of each column.
+    """
+    u = space.into(x_sim)
+    centre, scale = u.mean(dim=0), column_scale(u)
+    quartiles = torch.tensor([0.25, 0.5, 0.75]).to(u)
+    knots = ((u - centre) / scale).quantile(quartiles, dim=0) if curved else u[:0]
+
+    def basis(x: Tensor) -> Tensor:
+        standardised = (space.into(x) - centre) / scale
+        bends = [(standardised - knot).clamp(min=0.0) for knot in knots]
+        return torch.cat([x.new_ones(len(x), 1), standardised, *bends], dim=1)
+
+    one = torch.zeros(1, 1).to(u)
+    codes = torch.zeros(len(u), dtype=torch.long, device=u.device)
+    triples = Triples(one, codes, basis(x_sim), space.into(x_obs) - u)
+    coefficients = Ridge(widths=(1.0,)).fit(triples)(one).coefficients[0, 0]
+    return lambda x: space.back(space.into(x) + basis(x) @ coefficients)
+
+
+def fit_mixing(x_sim: Tensor, x_obs: Tensor, *, space: Space = COUNTS) -> Predict:
+    r"""Fit a map that moves what a column holds to columns nearby: delays, blur, losses.
+
+    .. math:: u_{obs,j} = \sum_{|i - j| \le 10} w_{ij} u_{sim,i}, \qquad w_{ij} \ge 0
+
+    by weighted least squares. The weights may repeat along the columns, as days of a week
+    do; after how many columns, if at all, is what the Bayesian information criterion
+    prefers. A column without data is left as it is.
+
+    Args:
+        x_sim: Simulations, shape ``(n, dim_x)``.
+        x_obs: Observations of the same rows.
+        space: Where things are moved: x itself, or the counts whose logarithm x is.
+    """
+    weights = _mixing_weights(space.into(x_sim), space.into(x_obs))
+    return lambda x: space.back(space.into(x) @ weights)
+
+
+MAPS: dict[str, tuple[Space, Fit]] = {
+    "a shift": (PLAIN, fit_shift),
+    "linear in x": (PLAIN, fit_linear),
+    "linear in the square root of x": (ROOTS, partial(fit_linear, space=ROOTS)),
+    "linear in log(1 + x)": (LOGARITHMS, partial(fit_linear, space=LOGARITHMS)),
+    "linear in exp(x) - 1": (
+        COUNTS_OF_LOGARITHMS,
+        partial(fit_linear, space=COUNTS_OF_LOGARITHMS),
+    ),
+    "mixing of x": (COUNTS, fit_mixing),
+    "mixing of exp(x) - 1": (
+        COUNTS_OF_LOGARITHMS,
+        partial(fit_mixing, space=COUNTS_OF_LOGARITHMS),
+    ),
+    "curved in x": (PLAIN, partial(fit_linear, curved=True)),
+}
+"""Every kind by name, the simplest first: the space that x must suit, and the fit."""
+
+
+@dataclass(frozen=True)
+class ChosenMap:
+    """The kind that predicts left-out pairs best, with what it leaves.
+
+    Attributes:
+        name: Its name.
+        folds: A map for each fold, fitted to the pairs of all others.
+        fold: The fold of each pair, shape ``(n,)``.
+        residuals: What is left of each pair by the map of its fold, shape ``(n, dim_x)``.
+        errors: Mean squared error of each pair, in units of the scale, shape ``(n,)``.
+    """
+
+    name: str
+    folds: Sequence[Predict]
+    fold: Tensor
+    residuals: Tensor
+    errors: Tensor
+
+
+def choose_map(
+    x_sim: Tensor, x_obs: Tensor, scale: Tensor, *, seed: int | None = None
+) -> ChosenMap:
+    """Learn how x_obs comes from x_sim; choose the kind by pairs that were left out.
+
+    Of kinds that are within a standard error of the best, the simplest is taken.
+
+    Args:
+        x_sim: Simulations, shape ``(n, dim_x)``.
+        x_obs: Observations of the same rows.
+        scale: Unit of each column, shape ``(dim_x,)``.
+        seed: Deals pairs to folds.
+    """
+    both = torch.cat([x_sim, x_obs])
+    rng = generator(0 if seed is None else seed)
+    order = torch.randperm(len(x_sim), generator=rng)
+    fold = (order % min(NUM_FOLDS, len(x_sim))).to(x_sim.device)
+    tried = [
+        _leave_out(name, fit, x_sim, x_obs, fold, scale)
+        for name, (space, fit) in MAPS.items()
+        if space.suits(both)
+    ]
+    best = min(tried, key=lambda one: one.errors.mean().item())
+    for one in tried:
+        loss = one.errors - best.errors
+        if loss.mean() <= loss.std() / math.sqrt(len(loss)):
+            return one
+    return best
+
+
+def _leave_out(
+    name: str, fit: Fit, x_sim: Tensor, x_obs: Tensor, fold: Tensor, scale: Tensor
+) -> ChosenMap:
+    """Fit a kind without each fold, and predict it."""
+    residuals, folds = torch.empty_like(x_obs), []
+    for number in range(int(fold.max()) + 1):
+        out = fold == number
+        folds.append(fit(x_sim[~out], x_obs[~out]))
+        residuals[out] = x_obs[out] - folds[-1](x_sim[out])
+    errors = (residuals / scale).square().mean(dim=1)
+    return ChosenMap(name, folds, fold, residuals, errors)
+
+
+def _mixing_weights(u_sim: Tensor, u_obs: Tensor) -> Tensor:
+    """Return the weights, shape ``(dim_x, dim_x)``: from column i to column j."""
+    num, dim = u_sim.shape
+    reach = min(REACH, dim - 1)
+    lags = 2 * reach + 1
+    # What is near each column: shape (n, dim, lags), zeros beyond the first and the last.
+    near = torch.nn.functional.pad(u_sim, (reach, reach)).unfold(1, lags, 1)
+    # The variance of a count is its mean.
+    weight = 1 / (u_obs + u_obs.mean().clamp(min=1e-12))
+    weighted = near * weight[..., None]
+    gram = torch.einsum("nja,njb->jab", weighted, near).cpu().numpy()
+    moment = torch.einsum("nja,nj->ja", weighted, u_obs).cpu().numpy()
+    total = (weight * u_obs.square()).sum(dim=0).cpu().numpy()
+    prior = PRIOR_SHARE * max(np.trace(gram, axis1=1, axis2=2).mean() / lags, 1e-200)
+    best, least = None, math.inf
+    for period in {*range(1, min(LONGEST_PERIOD, dim - 1) + 1), dim}:
+        phase = np.arange(dim) % period
+        kernels, left = zip(
+            *(
+                _non_negative(
+                    *(part[phase == one].sum(axis=0) for part in (gram, moment, total)),
+                    prior,
+                )
+                for one in range(period)
+            ),
+            strict=True,
+        )
+        noise = max(sum(left), ROUNDING * total.sum(), 1e-200)
+        size = sum((kernel > 0).sum() for kernel in kernels)
+        criterion = num * dim * math.log(noise) + size * math.log(num * dim)
+        if criterion < least:
+            best, least = np.stack(kernels)[phase], criterion
+    weights = torch.zeros(dim + 2 * reach, dim, dtype=torch.float64)
+    for column, kernel in enumerate(best):  # type: ignore[arg-type]
+        weights[column : column + lags, column] = torch.from_numpy(kernel)
+    return weights[reach : reach + dim].to(u_sim)
+
+
+def _non_negative(
+    gram: np.ndarray, moment: np.ndarray, total: float, prior: float
+) -> tuple[np.ndarray, float]:
+    """Solve non-negative least squares from moments; return weights and what is left."""
+    own = np.zeros(len(moment))
+    own[len(moment) // 2] = 1.0
+    factor = np.linalg.cholesky(gram + prior * np.eye(len(gram))).T
+    weights, _ = nnls(factor, np.linalg.solve(factor.T, moment + prior * own))
+    left = total - 2 * weights @ moment + weights @ gram @ weights
+    return weights, max(float(left), 0.0)
