@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,13 +17,22 @@ from ma_sbi.correctors.bootstrap import ResidualPools
 from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector
 from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitting
+from ma_sbi.correctors.forward import ForwardCorrector
 from ma_sbi.correctors.inference import Mixture
 from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Context, Corrections, Encoder
 from ma_sbi.validation import as_matrix
 
-__all__ = ["NOTHING", "PROPOSALS", "NoContext", "NothingDeparts", "Proposal"]
+__all__ = [
+    "NOTHING",
+    "PROPOSALS",
+    "BaseProposal",
+    "LearnedForwards",
+    "NoContext",
+    "NothingDeparts",
+    "Proposal",
+]
 
 # Candidates of one proposal for one observation.
 NUM_DRAWS = 128
@@ -55,31 +65,63 @@ class NoContext(BaseEstimator):
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """A family of departures with a fit, for :func:`~ma_sbi.fit_corrector` to try.
+class BaseProposal(ABC):
+    """A way to correct, for :func:`~ma_sbi.fit_corrector` to try.
 
     Attributes:
         words: What it assumes, for people.
-        departure: The family.
-        fitting: Makes the fit, given the variance of x_obs - x_sim that is noise, shape
-            ``(dim_x,)``.
         reads_context: Whether it uses the context.
         fewest_rows: Rows without which it is not tried.
         needs_pairs: Whether it needs a simulation for each observation.
+        needs_pool: Whether it needs simulations from the prior.
     """
 
     words: str
-    departure: Departure
-    fitting: Callable[[Tensor], Fitting]
-    reads_context: bool = True
-    fewest_rows: int = 16
-    needs_pairs: bool = False
+    reads_context: bool = field(default=True, kw_only=True)
+    fewest_rows: int = field(default=16, kw_only=True)
+    needs_pairs: bool = field(default=False, kw_only=True)
+    needs_pool: ClassVar[bool] = False
 
-    def suits(self, num_rows: int, num_contexts: int, *, paired: bool) -> bool:
+    def suits(
+        self, num_rows: int, num_contexts: int, *, paired: bool, pool: Tensor | None = None
+    ) -> bool:
         """Tell whether it can be fitted to such data."""
         if num_rows < self.fewest_rows or (self.needs_pairs and not paired):
             return False
+        if self.needs_pool:
+            return pool is not None
         return num_contexts > 1 or not self.reads_context
+
+    @property
+    @abstractmethod
+    def is_forward(self) -> bool:
+        """Whether it says how x_obs comes from x_sim, so that evidence weighs it."""
+
+    @abstractmethod
+    def corrector(
+        self, encoder: Encoder, noise: Tensor, pool: Tensor | None = None
+    ) -> ComposedCorrector | ForwardCorrector:
+        """Make the corrector, not fitted yet.
+
+        Args:
+            encoder: Context to vectors.
+            noise: Variance of x_obs - x_sim that is noise, shape ``(dim_x,)``.
+            pool: Simulations from the prior, if there are any.
+        """
+
+
+@dataclass(frozen=True)
+class Proposal(BaseProposal):
+    """A family of departures with a fit.
+
+    Attributes:
+        departure: The family.
+        fitting: Makes the fit, given the variance of x_obs - x_sim that is noise, shape
+            ``(dim_x,)``.
+    """
+
+    departure: Departure
+    fitting: Callable[[Tensor], Fitting]
 
     @property
     def is_forward(self) -> bool:
@@ -90,10 +132,33 @@ class Proposal:
         """
         return self.departure.is_shift
 
-    def corrector(self, encoder: Encoder, noise: Tensor) -> ComposedCorrector:
+    def corrector(
+        self, encoder: Encoder, noise: Tensor, pool: Tensor | None = None
+    ) -> ComposedCorrector:
         """Make the corrector, not fitted yet."""
         encoder = encoder if self.reads_context else NoContext()
         return ComposedCorrector(encoder, self.departure, self.fitting(noise), Mixture())
+
+
+@dataclass(frozen=True)
+class LearnedForwards(BaseProposal):
+    """A map from x_sim to x_obs, inverted on simulations from the prior.
+
+    Its candidates are already as probable as the simulations make them.
+    """
+
+    needs_pool: ClassVar[bool] = True
+
+    @property
+    def is_forward(self) -> bool:
+        """Return false: evidence must not weigh it again."""
+        return False
+
+    def corrector(
+        self, encoder: Encoder, noise: Tensor, pool: Tensor | None = None
+    ) -> ForwardCorrector:
+        """Make the corrector, not fitted yet."""
+        return ForwardCorrector(pool, NUM_DRAWS)
 
 
 def _pools(width: float) -> Callable[[Tensor], Fitting]:
@@ -105,7 +170,7 @@ def _regression(noise: Tensor) -> Fitting:
     return RidgeWithResiduals(Ridge(MOST_LANDMARKS, rounding=1e-8), pools)
 
 
-PROPOSALS: dict[str, Proposal] = {
+PROPOSALS: dict[str, BaseProposal] = {
     "shift": Proposal(
         "a shift, the same departures under every context",
         Shift(),
@@ -130,6 +195,11 @@ PROPOSALS: dict[str, Proposal] = {
         "a departure that is linear in x, regressed on the context",
         Affine(),
         _regression,
+        fewest_rows=20,
+        needs_pairs=True,
+    ),
+    "learned forwards": LearnedForwards(
+        "a map from x_sim to x_obs for each context, inverted on simulations",
         fewest_rows=20,
         needs_pairs=True,
     ),

@@ -29,6 +29,8 @@ FEWEST_PAIRS = 16
 FEWEST_OWN = 8
 # Simulations that the way back is learned from.
 MOST_SIMULATIONS = 3000
+# Of them, those that the scale of each column is learned from.
+ENOUGH_FOR_SCALE = 500
 # Pairs nearest to a simulation, one of which lends its residual.
 NUM_LENDERS = 3
 # Random features of the way back, beside x itself, and the spread of their slopes.
@@ -36,7 +38,7 @@ NUM_FEATURES = 300
 STEEPNESS = 1.5
 # Strengths of its ridge penalty, in units of the number of rows.
 PENALTIES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-# A column is not scaled up beyond this share of its own scale, or of the median column's.
+# An imagined column is not scaled up beyond this share of the simulations' scale.
 LEAST_SCALE = 0.1
 
 
@@ -105,27 +107,40 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         self.known_, codes = distinct(as_entries(context, num_rows=len(observed)))
         order = torch.randperm(len(pool), generator=generator(derive(seed, "pool") or 0))
         pool = pool[order[:MOST_SIMULATIONS].to(pool.device)]
-        scale = _scale(pool)
-        every = choose_map(simulated, observed, scale, seed=seed)
-        self.maps_: dict[int | None, str] = {None: every.name}
+        some = pool[:ENOUGH_FOR_SCALE]
+        every = choose_map(simulated, observed, some, seed=seed)
+        self.maps_: dict[int | None, str] = {}
         self.ways_back_: dict[int | None, _WayBack] = {}
-        parts: dict[int | None, Tensor] = {None: torch.arange(len(observed))}
+        self._learn(None, every, simulated, pool, seed)
         for code, count in enumerate(np.bincount(codes)):
-            if len(self.known_) > 1 and count >= FEWEST_OWN:
-                parts[code] = torch.from_numpy((codes == code).nonzero()[0])
-        for code, rows in parts.items():
-            x, y = simulated[rows], observed[rows]
-            chosen = every
-            if code is not None:
-                chosen = choose_map(x, y, scale, seed=seed)
-                if every.errors[rows].mean() < chosen.errors.mean():
-                    continue  # what all pairs tell is better than what so few do
-            self.maps_[code] = chosen.name
-            imagined = _imagine(chosen, x, pool, scale, derive(seed, "residuals"))
-            self.ways_back_[code] = _WayBack.fit(imagined, pool, seed)
-        _warn_of_few(parts, self.maps_, observed.shape[1])
+            if len(self.known_) == 1 or count < FEWEST_OWN:
+                continue
+            rows = torch.from_numpy((codes == code).nonzero()[0])
+            own = choose_map(simulated[rows], observed[rows], some, seed=seed)
+            if own.errors.mean() <= every.errors[rows].mean():
+                self._learn(code, own, simulated[rows], pool, seed)
         self.dim_x_ = observed.shape[1]
         return self
+
+    def _learn(
+        self,
+        code: int | None,
+        chosen: ChosenMap,
+        x_sim: Tensor,
+        pool: Tensor,
+        seed: int | None,
+    ) -> None:
+        """Keep a map, and learn its way back; of context None are all pairs."""
+        if chosen.name.startswith(("linear", "curved")) and len(x_sim) < pool.shape[1]:
+            warnings.warn(
+                f"{len(x_sim)} pairs for {pool.shape[1]} columns: a linear map is then "
+                "mostly regularisation; more pairs, or fewer columns (summaries), help",
+                FewPairs,
+                stacklevel=3,
+            )
+        imagined = _imagine(chosen, x_sim, pool, derive(seed, "residuals"))
+        self.maps_[code] = chosen.name
+        self.ways_back_[code] = _WayBack.fit(imagined, pool, seed)
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
@@ -195,7 +210,7 @@ class _WayBack:
         dim = pool.shape[1]
         slopes = torch.randn(dim, NUM_FEATURES, generator=rng, dtype=torch.float64)
         offsets = torch.randn(NUM_FEATURES, generator=rng, dtype=torch.float64)
-        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * _scale(pool))
+        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * column_scale(pool))
         blank = cls(
             pool,
             torch.zeros_like(pool),
@@ -209,18 +224,17 @@ class _WayBack:
         held_out = torch.arange(len(pool)) % 5 == 0
         train = [part[~held_out] for part in (features, delta)]
         test = [part[held_out] for part in (features, delta)]
-        gram = train[0].T @ train[0]
-        moment = train[0].T @ train[1]
-        identity = torch.eye(len(gram)).to(gram)
-        errors, solutions = [], []
+        values, vectors = torch.linalg.eigh(train[0].T @ train[0])
+        moment = vectors.T @ (train[0].T @ train[1])
+        seen = test[0] @ vectors
+        unit, errors = column_scale(pool), []
         for penalty in PENALTIES:
-            solution = torch.linalg.solve(
-                gram + penalty * len(train[0]) * identity, moment
-            )
-            left = (test[1] - test[0] @ solution) / _scale(pool)
+            ridge = (values + penalty * len(train[0]))[:, None]
+            left = (test[1] - seen @ (moment / ridge)) / unit
             errors.append(left.square().mean().item())
-            solutions.append(solution)
-        coefficients = solutions[int(np.argmin(errors))]
+        penalty = PENALTIES[int(np.argmin(errors))]
+        ridge = (values + penalty * len(train[0]))[:, None]
+        coefficients = vectors @ (moment / ridge)
         residuals = delta - features @ coefficients
         # Rows that the regression was fitted to have residuals that are too small.
         return cls(
@@ -236,7 +250,7 @@ class _WayBack:
     def __call__(self, x: Tensor, num_candidates: int) -> Tensor:
         """Return candidates of each row, shape ``(K, n, dim_x)``."""
         found = x + self._features(x) @ self.coefficients
-        unit = _scale(self.pool)
+        unit = column_scale(self.pool)
         num = min(num_candidates, len(self.pool))
         apart = torch.cdist(found / unit, self.pool / unit)
         similar = apart.topk(num, largest=False).indices
@@ -248,14 +262,13 @@ class _WayBack:
         return torch.cat([x.new_ones(len(x), 1), standardised, bent], dim=1)
 
 
-def _imagine(
-    chosen: ChosenMap, x_sim: Tensor, pool: Tensor, scale: Tensor, seed: int | None
-) -> Tensor:
+def _imagine(chosen: ChosenMap, x_sim: Tensor, pool: Tensor, seed: int | None) -> Tensor:
     """Make the observations that simulations would have given, shape ``(num, dim_x)``.
 
     Each simulation borrows the residual of a similar pair, and the map that left it: so
     imagined observations spread by noise and by what so few pairs leave unknown.
     """
+    scale = column_scale(pool)
     lenders = torch.cdist(pool / scale, x_sim / scale)
     lenders = lenders.topk(min(NUM_LENDERS, len(x_sim)), largest=False).indices
     rng = generator(0 if seed is None else seed)
@@ -268,27 +281,3 @@ def _imagine(
     # What is never negative, as counts, is not imagined to be.
     observed_least = torch.minimum(x_sim.amin(), pool.amin())
     return imagined.clamp(min=0.0) if observed_least >= 0 else imagined
-
-
-def _scale(x: Tensor) -> Tensor:
-    """Return the scale of each column, none of them far below the median one."""
-    scale = column_scale(x)
-    return scale.clamp(min=LEAST_SCALE * scale.median().item())
-
-
-def _warn_of_few(
-    parts: dict[int | None, Tensor], maps: dict[int | None, str], dim_x: int
-) -> None:
-    """Warn of maps from all columns to all columns that have fewer pairs than columns."""
-    few = [
-        len(rows)
-        for code, rows in parts.items()
-        if len(rows) < dim_x and maps.get(code, "").startswith(("linear", "curved"))
-    ]
-    if few:
-        warnings.warn(
-            f"{min(few)} pairs of a context for {dim_x} columns: a linear map is then "
-            "mostly regularisation; more pairs, or fewer columns (summaries), would help",
-            FewPairs,
-            stacklevel=3,
-        )

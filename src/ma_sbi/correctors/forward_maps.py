@@ -22,13 +22,21 @@ from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
 
-__all__ = ["MAPS", "ChosenMap", "Predict", "Space", "choose_map", "fit_linear", "fit_mixing"]
+__all__ = [
+    "MAPS",
+    "ChosenMap",
+    "Predict",
+    "Space",
+    "choose_map",
+    "fit_linear",
+    "fit_mixing",
+]
 
 NUM_FOLDS = 5
 # Columns that a mixture reaches over, on either side of its own.
 REACH = 10
-# Most columns after which the weights of a mixture may repeat: a fortnight of days.
-LONGEST_PERIOD = 14
+# Most columns after which the weights of a mixture may repeat: a week of days.
+LONGEST_PERIOD = 7
 # Share of the data's weight by which a column without data is left as it is.
 PRIOR_SHARE = 1e-6
 # Residuals of less than this share of the variance are rounding.
@@ -38,8 +46,9 @@ LARGEST_LOG = 20.0
 
 Predict = Callable[[Tensor], Tensor]
 """From simulations ``(n, dim_x)`` to what would have been observed, the same shape."""
-Fit = Callable[[Tensor, Tensor], Predict]
-"""From simulations and observations, paired row by row, to a map."""
+Fit = Callable[[Tensor, Tensor, Tensor], Predict]
+"""From simulations and observations, paired row by row, and from any simulations, whose
+scale is the unit, to a map."""
 
 
 @dataclass(frozen=True)
@@ -82,25 +91,32 @@ LOGARITHMS = Space(torch.log1p, _exp)
 COUNTS_OF_LOGARITHMS = Space(torch.expm1, _log)
 
 
-def fit_shift(x_sim: Tensor, x_obs: Tensor) -> Predict:
+def fit_shift(x_sim: Tensor, x_obs: Tensor, simulations: Tensor) -> Predict:
     """Fit a constant that is added to x."""
     shift = (x_obs - x_sim).mean(dim=0)
     return lambda x: x + shift
 
 
 def fit_linear(
-    x_sim: Tensor, x_obs: Tensor, *, space: Space = PLAIN, curved: bool = False
+    x_sim: Tensor,
+    x_obs: Tensor,
+    simulations: Tensor,
+    *,
+    space: Space = PLAIN,
+    curved: bool = False,
 ) -> Predict:
     """Fit a map that is linear in a space, by a ridge regression of largest evidence.
 
     Args:
         x_sim: Simulations, shape ``(n, dim_x)``.
         x_obs: Observations of the same rows.
+        simulations: Simulations from the prior, which tell the scale of each column: one
+            that hardly varies in few rows may vary in others.
         space: Where it is linear.
         curved: Whether it may bend, at the quartiles of each column.
     """
-    u = space.into(x_sim)
-    centre, scale = u.mean(dim=0), column_scale(u)
+    u, reference = space.into(x_sim), space.into(simulations)
+    centre, scale = reference.mean(dim=0), column_scale(reference)
     quartiles = torch.tensor([0.25, 0.5, 0.75]).to(u)
     knots = ((u - centre) / scale).quantile(quartiles, dim=0) if curved else u[:0]
 
@@ -116,7 +132,9 @@ def fit_linear(
     return lambda x: space.back(space.into(x) + basis(x) @ coefficients)
 
 
-def fit_mixing(x_sim: Tensor, x_obs: Tensor, *, space: Space = COUNTS) -> Predict:
+def fit_mixing(
+    x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, space: Space = COUNTS
+) -> Predict:
     r"""Fit a map that moves what a column holds to columns nearby: delays, blur, losses.
 
     .. math:: u_{obs,j} = \sum_{|i - j| \le 10} w_{ij} u_{sim,i}, \qquad w_{ij} \ge 0
@@ -128,6 +146,7 @@ def fit_mixing(x_sim: Tensor, x_obs: Tensor, *, space: Space = COUNTS) -> Predic
     Args:
         x_sim: Simulations, shape ``(n, dim_x)``.
         x_obs: Observations of the same rows.
+        simulations: Not used: a mixture has no scale.
         space: Where things are moved: x itself, or the counts whose logarithm x is.
     """
     weights = _mixing_weights(space.into(x_sim), space.into(x_obs))
@@ -162,7 +181,8 @@ class ChosenMap:
         folds: A map for each fold, fitted to the pairs of all others.
         fold: The fold of each pair, shape ``(n,)``.
         residuals: What is left of each pair by the map of its fold, shape ``(n, dim_x)``.
-        errors: Mean squared error of each pair, in units of the scale, shape ``(n,)``.
+        errors: Mean squared residual of each pair, in units of the simulations' scale,
+            shape ``(n,)``.
     """
 
     name: str
@@ -173,45 +193,38 @@ class ChosenMap:
 
 
 def choose_map(
-    x_sim: Tensor, x_obs: Tensor, scale: Tensor, *, seed: int | None = None
+    x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, seed: int | None = None
 ) -> ChosenMap:
     """Learn how x_obs comes from x_sim; choose the kind by pairs that were left out.
-
-    Of kinds that are within a standard error of the best, the simplest is taken.
 
     Args:
         x_sim: Simulations, shape ``(n, dim_x)``.
         x_obs: Observations of the same rows.
-        scale: Unit of each column, shape ``(dim_x,)``.
+        simulations: Simulations from the prior; their scale is the unit of each column.
         seed: Deals pairs to folds.
     """
-    both = torch.cat([x_sim, x_obs])
+    every = torch.cat([x_sim, x_obs, simulations])
     rng = generator(0 if seed is None else seed)
     order = torch.randperm(len(x_sim), generator=rng)
     fold = (order % min(NUM_FOLDS, len(x_sim))).to(x_sim.device)
     tried = [
-        _leave_out(name, fit, x_sim, x_obs, fold, scale)
+        _leave_out(name, fit, x_sim, x_obs, simulations, fold)
         for name, (space, fit) in MAPS.items()
-        if space.suits(both)
+        if space.suits(every)
     ]
-    best = min(tried, key=lambda one: one.errors.mean().item())
-    for one in tried:
-        loss = one.errors - best.errors
-        if loss.mean() <= loss.std() / math.sqrt(len(loss)):
-            return one
-    return best
+    return min(tried, key=lambda one: one.errors.mean().item())
 
 
 def _leave_out(
-    name: str, fit: Fit, x_sim: Tensor, x_obs: Tensor, fold: Tensor, scale: Tensor
+    name: str, fit: Fit, x_sim: Tensor, x_obs: Tensor, simulations: Tensor, fold: Tensor
 ) -> ChosenMap:
     """Fit a kind without each fold, and predict it."""
     residuals, folds = torch.empty_like(x_obs), []
     for number in range(int(fold.max()) + 1):
         out = fold == number
-        folds.append(fit(x_sim[~out], x_obs[~out]))
+        folds.append(fit(x_sim[~out], x_obs[~out], simulations))
         residuals[out] = x_obs[out] - folds[-1](x_sim[out])
-    errors = (residuals / scale).square().mean(dim=1)
+    errors = (residuals / column_scale(simulations)).square().mean(dim=1)
     return ChosenMap(name, folds, fold, residuals, errors)
 
 
@@ -229,37 +242,41 @@ def _mixing_weights(u_sim: Tensor, u_obs: Tensor) -> Tensor:
     moment = torch.einsum("nja,nj->ja", weighted, u_obs).cpu().numpy()
     total = (weight * u_obs.square()).sum(dim=0).cpu().numpy()
     prior = PRIOR_SHARE * max(np.trace(gram, axis1=1, axis2=2).mean() / lags, 1e-200)
-    best, least = None, math.inf
+    best, least = np.zeros((dim, lags)), math.inf
     for period in {*range(1, min(LONGEST_PERIOD, dim - 1) + 1), dim}:
         phase = np.arange(dim) % period
-        kernels, left = zip(
-            *(
-                _non_negative(
-                    *(part[phase == one].sum(axis=0) for part in (gram, moment, total)),
-                    prior,
-                )
-                for one in range(period)
-            ),
-            strict=True,
-        )
-        noise = max(sum(left), ROUNDING * total.sum(), 1e-200)
-        size = sum((kernel > 0).sum() for kernel in kernels)
+        member = (phase == np.arange(period)[:, None]).astype(float)
+        joint = [np.tensordot(member, part, axes=1) for part in (gram, moment, total)]
+        kernels, left = _non_negative(joint[0], joint[1], joint[2], prior)
+        noise = max(left, ROUNDING * total.sum(), 1e-200)
+        size = (kernels > 0).sum()
         criterion = num * dim * math.log(noise) + size * math.log(num * dim)
         if criterion < least:
-            best, least = np.stack(kernels)[phase], criterion
+            best, least = kernels[phase], criterion
     weights = torch.zeros(dim + 2 * reach, dim, dtype=torch.float64)
-    for column, kernel in enumerate(best):  # type: ignore[arg-type]
+    for column, kernel in enumerate(best):
         weights[column : column + lags, column] = torch.from_numpy(kernel)
     return weights[reach : reach + dim].to(u_sim)
 
 
 def _non_negative(
-    gram: np.ndarray, moment: np.ndarray, total: float, prior: float
+    gram: np.ndarray, moment: np.ndarray, total: np.ndarray, prior: float
 ) -> tuple[np.ndarray, float]:
-    """Solve non-negative least squares from moments; return weights and what is left."""
-    own = np.zeros(len(moment))
-    own[len(moment) // 2] = 1.0
-    factor = np.linalg.cholesky(gram + prior * np.eye(len(gram))).T
-    weights, _ = nnls(factor, np.linalg.solve(factor.T, moment + prior * own))
-    left = total - 2 * weights @ moment + weights @ gram @ weights
-    return weights, max(float(left), 0.0)
+    """Solve several non-negative least squares problems, given their moments.
+
+    Args:
+        gram: Products of regressors, shape ``(num, lags, lags)``.
+        moment: Products with what is to be explained, shape ``(num, lags)``.
+        total: Its sum of squares, shape ``(num,)``.
+        prior: Strength of the prior that only the own column, in the middle, has a weight.
+
+    Returns:
+        Weights of shape ``(num, lags)``, and the sum of squares that is left.
+    """
+    lags = moment.shape[1]
+    own = prior * (np.arange(lags) == lags // 2)
+    factor = np.linalg.cholesky(gram + prior * np.eye(lags)).transpose(0, 2, 1)
+    target = np.linalg.solve(factor.transpose(0, 2, 1), (moment + own)[..., None])[..., 0]
+    weights = np.stack([nnls(*pair)[0] for pair in zip(factor, target, strict=True)])
+    explained = 2 * moment - np.einsum("pab,pb->pa", gram, weights)
+    return weights, float((total - (weights * explained).sum(axis=1)).clip(min=0).sum())
