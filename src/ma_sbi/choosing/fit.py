@@ -27,15 +27,16 @@ from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
     NOTHING,
     PROPOSALS,
+    BaseProposal,
     NoContext,
     NothingDeparts,
-    Proposal,
 )
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
 from ma_sbi.choosing.why import Tried, Why
 from ma_sbi.context import distinct
 from ma_sbi.correctors.composed import BaseCorrector, encode
 from ma_sbi.correctors.cross_fitting import EncodingTable
+from ma_sbi.correctors.forward import overlap
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 from ma_sbi.reading import read_context
@@ -47,6 +48,8 @@ LEFT_ALONE = "observations are left as they are"
 FAR_LESS = 15.0
 # Rows whose candidates are counted, to tell a point.
 MOST_SHOWN = 100
+# Simulations drawn from a density, where none are passed.
+NUM_DRAWN = 3000
 # Below this p-value, simulations and calibration rows are of different populations.
 SMALLEST_P = 0.005
 
@@ -80,7 +83,8 @@ def fit_corrector(
             of each, ``(n, num_simulations, dim_x)``, which show the simulator's noise.
         simulations: Any number of simulations from the prior, shape
             ``(num_simulations, dim_x)``, or a pair ``(theta, x)`` of parameters and
-            simulations: instead of ``x_sim``, or to compare it with.
+            simulations: instead of ``x_sim``, or beside it, to invert departures that
+            are learned forwards. Without them, draws of the density are taken.
         density: Log density of the simulations, such as :func:`~ma_sbi.fit_density`
             gives. With it, x itself weighs the candidates (evidence), and a context that
             is wrong can be overruled. It assumes that theta comes from the prior.
@@ -136,10 +140,11 @@ def fit_corrector(
     if encoder is None:
         reading = read_context(data.entries)
         encoder = NoContext() if reading.missing.all() else reading.suitable_encoder()
-    tried: dict[str, Proposal | None] = {NOTHING: None} | {
+    simulated = _usable(reference, data, reasons)
+    tried: dict[str, BaseProposal | None] = {NOTHING: None} | {
         name: proposal
         for name, proposal in PROPOSALS.items()
-        if proposal.suits(len(data), len(known), paired=data.paired)
+        if proposal.suits(len(data), len(known), paired=data.paired, pool=simulated)
     }
     if density is not None:
         density = _bounded(density, data.mean_x_sim if pool is None else pool.x)
@@ -148,7 +153,7 @@ def fit_corrector(
     # fold leaves out.
     table = EncodingTable(encode(clone(encoder).fit(data.entries), known).numpy())
     held_out = hold_out(
-        [partial(_fit, proposal, table) for proposal in tried.values()],
+        [partial(_fit, proposal, table, simulated) for proposal in tried.values()],
         replace(data, entries=pd.Series(data.codes)),
         targets,
         density,
@@ -178,7 +183,9 @@ def fit_corrector(
         )
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
-        Part(name, _fit(proposal, encoder, data, seed), seen, unseen, bool(ahead))
+        Part(
+            name, _fit(proposal, encoder, simulated, data, seed), seen, unseen, bool(ahead)
+        )
         for (name, proposal), (seen, unseen), ahead in zip(
             tried.items(), weights, forward, strict=True
         )
@@ -202,8 +209,27 @@ def fit_corrector(
     return chosen
 
 
+def _usable(
+    reference: Tensor | None, data: Calibration, reasons: list[str]
+) -> Tensor | None:
+    """Return simulations that departures learned forwards can be inverted on, if any."""
+    # What is noise of x_sim alone, a map from x_sim to x_obs would take for departure.
+    if reference is None or not data.paired or data.noise.found:
+        return None
+    simulated = reference.to(data.x_obs)
+    apart = overlap(data.mean_x_sim, simulated)
+    if apart:
+        reasons.append(apart)
+        return None
+    return simulated
+
+
 def _fit(
-    proposal: Proposal | None, encoder: Any, data: Calibration, seed: int | None
+    proposal: BaseProposal | None,
+    encoder: Any,
+    pool: Tensor | None,
+    data: Calibration,
+    seed: int | None,
 ) -> BaseCorrector:
     """Fit a proposal; None is that nothing departs."""
     if proposal is None:
@@ -213,7 +239,7 @@ def _fit(
         entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
     if not proposal.is_forward:
         x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
-    corrector = proposal.corrector(encoder, data.noise.variance)
+    corrector = proposal.corrector(encoder, data.noise.variance, pool)
     with warnings.catch_warnings():
         # That all contexts are the same is said once, and not by every fit.
         warnings.simplefilter("ignore")
@@ -310,12 +336,12 @@ def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
 def _draw(density: Any, seed: int | None) -> Tensor | None:
     if not hasattr(density, "sample"):
         return None
-    drawn: Tensor = density.sample(1000, seed=derive(seed, "density"))
+    drawn: Tensor = density.sample(NUM_DRAWN, seed=derive(seed, "density"))
     return drawn
 
 
 def _table(
-    tried: dict[str, Proposal | None], held_out: HeldOut, choice: Choice
+    tried: dict[str, BaseProposal | None], held_out: HeldOut, choice: Choice
 ) -> tuple[Tried, ...]:
     rows = held_out.seen if held_out.seen.any() else ~held_out.seen
     scores = held_out.scores[-1].at(rows).plain.mean(dim=2)
