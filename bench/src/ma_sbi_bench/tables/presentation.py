@@ -19,6 +19,7 @@ from ma_sbi_bench.tables import (
     exclusion,
     never_worse_lines,
     sharpness,
+    structural,
     theorem_1,
 )
 from ma_sbi_bench.tables.registry import EXPERIMENTS
@@ -58,6 +59,7 @@ OTHERS = {
     "channels": Presentation(channels.lines, channels.figures),
     "exclusion": Presentation(exclusion.lines),
     "never_worse": Presentation(never_worse_lines.lines, never_worse_lines.figures),
+    "structural": Presentation(structural.lines),
     "compute": Presentation(compute.lines),
     "covid": Presentation(covid.lines, covid.figures),
     "instructions": Presentation(instructions.lines, instructions.figures),

@@ -19,6 +19,7 @@ from ma_sbi_bench.tables.compute import Compute
 from ma_sbi_bench.tables.exclusion import ExclusionTable
 from ma_sbi_bench.tables.never_worse import NeverWorse
 from ma_sbi_bench.tables.sharpness import Sharpness
+from ma_sbi_bench.tables.structural import Structural
 from ma_sbi_bench.tables.theorem_1 import Theorem1
 
 __all__ = ["EXPERIMENTS", "get_experiment"]
@@ -54,6 +55,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Channels(),
         ExclusionTable(),
         NeverWorse(),
+        Structural(),
         sweeps.NOISY_CONTEXT,
         sweeps.INDEX_OR_TEXT,
         compared.UNSEEN_REGIMES,
