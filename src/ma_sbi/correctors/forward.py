@@ -36,6 +36,9 @@ NUM_LENDERS = 3
 # Random features of the way back, beside x itself, and the spread of their slopes.
 NUM_FEATURES = 300
 STEEPNESS = 1.5
+# Quantiles at which each column may bend, as long as these are few features.
+KNOTS = (0.1, 0.5, 0.9)
+MOST_BENDS = 150
 # Strengths of its ridge penalty, in units of the number of rows.
 PENALTIES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 # An imagined column is not scaled up beyond this share of the simulations' scale.
@@ -131,7 +134,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         seed: int | None,
     ) -> None:
         """Keep a map, and learn its way back; of context None are all pairs."""
-        if chosen.name.startswith(("linear", "curved")) and len(x_sim) < pool.shape[1]:
+        if chosen.name.startswith("linear") and len(x_sim) < pool.shape[1]:
             warnings.warn(
                 f"{len(x_sim)} pairs for {pool.shape[1]} columns: a linear map is then "
                 "mostly regularisation; more pairs, or fewer columns (summaries), help",
@@ -193,7 +196,8 @@ class _WayBack:
         scale: Their scale.
         slopes: Of the random features, shape ``(dim_x, num_features)``.
         offsets: Of them.
-        coefficients: Shape ``(1 + dim_x + num_features, dim_x)``.
+        knots: Where each column may bend, shape ``(num_knots, dim_x)``.
+        coefficients: Of all features, shape ``(num, dim_x)``.
     """
 
     pool: Tensor
@@ -202,6 +206,7 @@ class _WayBack:
     scale: Tensor
     slopes: Tensor
     offsets: Tensor
+    knots: Tensor
     coefficients: Tensor
 
     @classmethod
@@ -211,13 +216,16 @@ class _WayBack:
         slopes = torch.randn(dim, NUM_FEATURES, generator=rng, dtype=torch.float64)
         offsets = torch.randn(NUM_FEATURES, generator=rng, dtype=torch.float64)
         scale = torch.maximum(column_scale(imagined), LEAST_SCALE * column_scale(pool))
+        centre = imagined.mean(dim=0)
+        quantiles = torch.tensor(KNOTS if dim * len(KNOTS) <= MOST_BENDS else ()).to(pool)
         blank = cls(
             pool,
             torch.zeros_like(pool),
-            imagined.mean(dim=0),
+            centre,
             scale,
             (STEEPNESS / dim**0.5 * slopes).to(pool),
             offsets.to(pool),
+            ((imagined - centre) / scale).quantile(quantiles, dim=0),
             pool.new_zeros(0),
         )
         features, delta = blank._features(imagined), pool - imagined
@@ -244,6 +252,7 @@ class _WayBack:
             blank.scale,
             blank.slopes,
             blank.offsets,
+            blank.knots,
             coefficients,
         )
 
@@ -259,7 +268,8 @@ class _WayBack:
     def _features(self, x: Tensor) -> Tensor:
         standardised = (x - self.centre) / self.scale
         bent = torch.tanh(standardised @ self.slopes + self.offsets)
-        return torch.cat([x.new_ones(len(x), 1), standardised, bent], dim=1)
+        bends = [(standardised - knot).clamp(min=0.0) for knot in self.knots]
+        return torch.cat([x.new_ones(len(x), 1), standardised, bent, *bends], dim=1)
 
 
 def _imagine(chosen: ChosenMap, x_sim: Tensor, pool: Tensor, seed: int | None) -> Tensor:

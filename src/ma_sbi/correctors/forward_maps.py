@@ -41,6 +41,9 @@ LONGEST_PERIOD = 7
 PRIOR_SHARE = 1e-6
 # Residuals of less than this share of the variance are rounding.
 ROUNDING = 1e-10
+# Quantiles at which a curve may bend, and how strongly it is kept from bending.
+KNOTS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+SMOOTHING = 1e-4
 # Larger logarithms of counts are none.
 LARGEST_LOG = 20.0
 
@@ -85,7 +88,6 @@ def _log(u: Tensor) -> Tensor:
 
 
 PLAIN = Space(lambda x: x, lambda u: u, positive=False)
-COUNTS = Space(lambda x: x, lambda u: u.clamp(min=0.0))
 ROOTS = Space(lambda x: x.clamp(min=0.0).sqrt(), _square)
 LOGARITHMS = Space(torch.log1p, _exp)
 COUNTS_OF_LOGARITHMS = Space(torch.expm1, _log)
@@ -103,7 +105,6 @@ def fit_linear(
     simulations: Tensor,
     *,
     space: Space = PLAIN,
-    curved: bool = False,
 ) -> Predict:
     """Fit a map that is linear in a space, by a ridge regression of largest evidence.
 
@@ -113,17 +114,13 @@ def fit_linear(
         simulations: Simulations from the prior, which tell the scale of each column: one
             that hardly varies in few rows may vary in others.
         space: Where it is linear.
-        curved: Whether it may bend, at the quartiles of each column.
     """
     u, reference = space.into(x_sim), space.into(simulations)
     centre, scale = reference.mean(dim=0), column_scale(reference)
-    quartiles = torch.tensor([0.25, 0.5, 0.75]).to(u)
-    knots = ((u - centre) / scale).quantile(quartiles, dim=0) if curved else u[:0]
 
     def basis(x: Tensor) -> Tensor:
         standardised = (space.into(x) - centre) / scale
-        bends = [(standardised - knot).clamp(min=0.0) for knot in knots]
-        return torch.cat([x.new_ones(len(x), 1), standardised, *bends], dim=1)
+        return torch.cat([x.new_ones(len(x), 1), standardised], dim=1)
 
     one = torch.zeros(1, 1).to(u)
     codes = torch.zeros(len(u), dtype=torch.long, device=u.device)
@@ -132,8 +129,40 @@ def fit_linear(
     return lambda x: space.back(space.into(x) + basis(x) @ coefficients)
 
 
+def fit_curve(
+    x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, shared: bool
+) -> Predict:
+    """Fit a function of each column by itself, linear between quantiles: saturation.
+
+    Args:
+        x_sim: Simulations, shape ``(n, dim_x)``.
+        x_obs: Observations of the same rows.
+        simulations: Simulations from the prior, whose quantiles are the knots.
+        shared: Whether all columns have the same function.
+    """
+    pooled = simulations.reshape(-1, 1) if shared else simulations
+    centre, scale = pooled.mean(dim=0), column_scale(pooled)
+    knots = ((pooled - centre) / scale).quantile(torch.tensor(KNOTS).to(pooled), dim=0)
+
+    def basis(x: Tensor) -> Tensor:
+        standardised = (x - centre) / scale
+        bends = (standardised[..., None] - knots.T).clamp(min=0.0)
+        line = torch.stack([torch.ones_like(x), standardised], dim=-1)
+        return torch.cat([line, bends], dim=-1)
+
+    known = basis(x_sim)
+    gram = torch.einsum("nja,njb->jab", known, known)
+    moment = torch.einsum("nja,nj->ja", known, x_obs - x_sim)
+    if shared:
+        gram, moment = gram.sum(dim=0, keepdim=True), moment.sum(dim=0, keepdim=True)
+    size = gram[:, 0, 0].mean()
+    penalty = SMOOTHING * size * torch.eye(gram.shape[-1]).to(gram)
+    coefficients = torch.linalg.solve(gram + penalty, moment)
+    return lambda x: x + (basis(x) * coefficients).sum(dim=-1)
+
+
 def fit_mixing(
-    x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, space: Space = COUNTS
+    x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, space: Space = PLAIN
 ) -> Predict:
     r"""Fit a map that moves what a column holds to columns nearby: delays, blur, losses.
 
@@ -162,12 +191,13 @@ MAPS: dict[str, tuple[Space, Fit]] = {
         COUNTS_OF_LOGARITHMS,
         partial(fit_linear, space=COUNTS_OF_LOGARITHMS),
     ),
-    "mixing of x": (COUNTS, fit_mixing),
+    "the same curve in every column": (PLAIN, partial(fit_curve, shared=True)),
+    "a curve in every column": (PLAIN, partial(fit_curve, shared=False)),
+    "mixing of x": (PLAIN, fit_mixing),
     "mixing of exp(x) - 1": (
         COUNTS_OF_LOGARITHMS,
         partial(fit_mixing, space=COUNTS_OF_LOGARITHMS),
     ),
-    "curved in x": (PLAIN, partial(fit_linear, curved=True)),
 }
 """Every kind by name, the simplest first: the space that x must suit, and the fit."""
 
@@ -235,8 +265,10 @@ def _mixing_weights(u_sim: Tensor, u_obs: Tensor) -> Tensor:
     lags = 2 * reach + 1
     # What is near each column: shape (n, dim, lags), zeros beyond the first and the last.
     near = torch.nn.functional.pad(u_sim, (reach, reach)).unfold(1, lags, 1)
-    # The variance of a count is its mean.
-    weight = 1 / (u_obs + u_obs.mean().clamp(min=1e-12))
+    weight = torch.ones_like(u_obs)
+    if min(u_sim.min(), u_obs.min()) >= 0:
+        # The variance of a count is its mean.
+        weight /= u_obs + u_obs.mean().clamp(min=1e-12)
     weighted = near * weight[..., None]
     gram = torch.einsum("nja,njb->jab", weighted, near).cpu().numpy()
     moment = torch.einsum("nja,nj->ja", weighted, u_obs).cpu().numpy()
