@@ -36,7 +36,7 @@ from ma_sbi.choosing.why import Tried, Why
 from ma_sbi.context import distinct
 from ma_sbi.correctors.composed import BaseCorrector, encode
 from ma_sbi.correctors.cross_fitting import EncodingTable
-from ma_sbi.correctors.forward import overlap
+from ma_sbi.correctors.forward import why_unusable
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 from ma_sbi.reading import read_context
@@ -217,9 +217,9 @@ def _usable(
     if reference is None or not data.paired or data.noise.found:
         return None
     simulated = reference.to(data.x_obs)
-    apart = overlap(data.mean_x_sim, simulated)
-    if apart:
-        reasons.append(apart)
+    unusable = why_unusable(data.mean_x_sim, simulated)
+    if unusable:
+        reasons.append(unusable)
         return None
     return simulated
 

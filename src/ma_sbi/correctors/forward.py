@@ -21,10 +21,18 @@ from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_count, as_matrix, as_pairs, as_pools
 
-__all__ = ["FEWEST_PAIRS", "FewPairs", "ForwardCorrector", "overlap"]
+__all__ = [
+    "FEWEST_PAIRS",
+    "FEWEST_SIMULATIONS",
+    "FewPairs",
+    "ForwardCorrector",
+    "why_unusable",
+]
 
 FEWEST_PAIRS = 16
 """Fewer pairs do not tell how observations come about."""
+FEWEST_SIMULATIONS = 500
+"""Fewer simulations do not tell the way back."""
 # A context with fewer pairs has no map of its own.
 FEWEST_OWN = 8
 # Simulations that the way back is learned from.
@@ -73,8 +81,9 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         >>> x = torch.rand(1100, 3, generator=torch.Generator().manual_seed(0))
         >>> notes, x_sim = ["The sensor saturates."] * 100, x[:100]
         >>> corrector = ForwardCorrector(x[100:]).fit(notes, x_sim / (1 + x_sim), x_sim)
-        >>> corrector.correct([[0.5, 0.2, 0.0]], notes[0]).round(decimals=1).tolist()
-        [[1.0, 0.2, 0.0]]
+        >>> corrected = corrector.correct([[0.5, 0.25, 0.2]], notes[0])
+        >>> torch.allclose(corrected, torch.tensor([1, 1 / 3, 1 / 4]), atol=0.05)
+        True
     """
 
     def __init__(self, simulations: Any, num_candidates: int = 128) -> None:
@@ -104,9 +113,9 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
                 f"{len(observed)} pairs are too few to learn how observations come about: "
                 f"at least {FEWEST_PAIRS} are needed"
             )
-        apart = overlap(simulated, pool)
-        if apart:
-            raise ValueError(apart)
+        unusable = why_unusable(simulated, pool)
+        if unusable:
+            raise ValueError(unusable)
         self.known_, codes = distinct(as_entries(context, num_rows=len(observed)))
         order = torch.randperm(len(pool), generator=generator(derive(seed, "pool") or 0))
         pool = pool[order[:MOST_SIMULATIONS].to(pool.device)]
@@ -156,7 +165,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         for code in np.unique(number):
             rows = torch.from_numpy((number == code).nonzero()[0])
             back = self.ways_back_.get(int(code), self.ways_back_[None])
-            found = back(x[rows].to(back.pool), self.num_candidates).to(x)
+            found = back(x[rows], self.num_candidates).to(x)
             if candidates is None:
                 candidates = x.new_empty(len(found), *x.shape)
             candidates[:, rows] = found
@@ -165,13 +174,18 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         return Corrections(candidates, even, torch.zeros_like(even))
 
 
-def overlap(x_sim: Tensor, simulations: Tensor) -> str:
-    """Say where simulations lie apart from those of the pairs; nothing if they do not.
+def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
+    """Say why a map cannot be inverted on these simulations; nothing if it can.
 
     Args:
         x_sim: Simulations of the pairs, shape ``(n, dim_x)``.
         simulations: Simulations from the prior, shape ``(num_simulations, dim_x)``.
     """
+    if len(simulations) < FEWEST_SIMULATIONS:
+        return (
+            f"{len(simulations)} simulations are too few to invert a departure on: at "
+            f"least {FEWEST_SIMULATIONS} are needed"
+        )
     low, high = (f(simulations, dim=0) for f in (torch.amin, torch.amax))
     apart = (x_sim.amin(dim=0) > high) | (x_sim.amax(dim=0) < low)
     if not apart.any():
@@ -186,90 +200,105 @@ def overlap(x_sim: Tensor, simulations: Tensor) -> str:
 
 
 @dataclass(frozen=True)
-class _WayBack:
-    """A regression of simulations on imagined observations, with random features.
+class _Features:
+    """Random features of observations, and bends of single columns.
 
     Attributes:
-        pool: Simulations, shape ``(num, dim_x)``.
-        residuals: What the regression leaves of each, the same shape.
         centre: Of the imagined observations, shape ``(dim_x,)``.
         scale: Their scale.
         slopes: Of the random features, shape ``(dim_x, num_features)``.
         offsets: Of them.
         knots: Where each column may bend, shape ``(num_knots, dim_x)``.
-        coefficients: Of all features, shape ``(num, dim_x)``.
     """
 
-    pool: Tensor
-    residuals: Tensor
     centre: Tensor
     scale: Tensor
     slopes: Tensor
     offsets: Tensor
     knots: Tensor
-    coefficients: Tensor
 
     @classmethod
-    def fit(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _WayBack:
+    def suited_to(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _Features:
         rng = generator(derive(seed, "features") or 0)
         dim = pool.shape[1]
         slopes = torch.randn(dim, NUM_FEATURES, generator=rng, dtype=torch.float64)
         offsets = torch.randn(NUM_FEATURES, generator=rng, dtype=torch.float64)
-        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * column_scale(pool))
         centre = imagined.mean(dim=0)
+        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * column_scale(pool))
         quantiles = torch.tensor(KNOTS if dim * len(KNOTS) <= MOST_BENDS else ()).to(pool)
-        blank = cls(
-            pool,
-            torch.zeros_like(pool),
+        return cls(
             centre,
             scale,
             (STEEPNESS / dim**0.5 * slopes).to(pool),
             offsets.to(pool),
             ((imagined - centre) / scale).quantile(quantiles, dim=0),
-            pool.new_zeros(0),
         )
-        features, delta = blank._features(imagined), pool - imagined
-        held_out = torch.arange(len(pool)) % 5 == 0
-        train = [part[~held_out] for part in (features, delta)]
-        test = [part[held_out] for part in (features, delta)]
-        values, vectors = torch.linalg.eigh(train[0].T @ train[0])
-        moment = vectors.T @ (train[0].T @ train[1])
-        seen = test[0] @ vectors
-        unit, errors = column_scale(pool), []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate rows of x, shape ``(n, num)``."""
+        standardised = (x - self.centre) / self.scale
+        bent = torch.tanh(standardised @ self.slopes + self.offsets)
+        bends = [(standardised - knot).clamp(min=0.0) for knot in self.knots]
+        return torch.cat([standardised, bent, *bends], dim=1)
+
+
+@dataclass(frozen=True)
+class _WayBack:
+    """A regression of simulations on imagined observations.
+
+    Attributes:
+        features: Of observations.
+        middle: Their mean, shape ``(num,)``.
+        shift: Mean of simulation less observation, shape ``(dim_x,)``.
+        coefficients: Of the features, shape ``(num, dim_x)``.
+        predicted: Predictions for rows that it was not fitted to, shape ``(m, dim_x)``.
+        residuals: What they leave of the simulations.
+        unit: Scale of the simulations, shape ``(dim_x,)``.
+    """
+
+    features: _Features
+    middle: Tensor
+    shift: Tensor
+    coefficients: Tensor
+    predicted: Tensor
+    residuals: Tensor
+    unit: Tensor
+
+    @classmethod
+    def fit(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _WayBack:
+        features = _Features.suited_to(imagined, pool, seed)
+        held_out = torch.arange(len(pool), device=pool.device) % 5 == 0
+        train, test = features(imagined[~held_out]), features(imagined[held_out])
+        delta = pool - imagined
+        middle, shift = train.mean(dim=0), delta[~held_out].mean(dim=0)
+        train, test = train - middle, test - middle
+        values, vectors = torch.linalg.eigh(train.T @ train)
+        moment = vectors.T @ (train.T @ (delta[~held_out] - shift))
+        unit, seen = column_scale(pool), test @ vectors
+        tried = []
         for penalty in PENALTIES:
-            ridge = (values + penalty * len(train[0]))[:, None]
-            left = (test[1] - seen @ (moment / ridge)) / unit
-            errors.append(left.square().mean().item())
-        penalty = PENALTIES[int(np.argmin(errors))]
-        ridge = (values + penalty * len(train[0]))[:, None]
-        coefficients = vectors @ (moment / ridge)
-        residuals = delta - features @ coefficients
-        # Rows that the regression was fitted to have residuals that are too small.
+            coefficients = moment / (values + penalty * len(train))[:, None]
+            left = delta[held_out] - shift - seen @ coefficients
+            tried.append(((left / unit).square().mean().item(), coefficients, left))
+        _, coefficients, left = min(tried, key=lambda one: one[0])
         return cls(
-            pool[held_out] - residuals[held_out],
-            residuals[held_out],
-            blank.centre,
-            blank.scale,
-            blank.slopes,
-            blank.offsets,
-            blank.knots,
-            coefficients,
+            features,
+            middle,
+            shift,
+            vectors @ coefficients,
+            pool[held_out] - left,
+            left,
+            unit,
         )
 
     def __call__(self, x: Tensor, num_candidates: int) -> Tensor:
         """Return candidates of each row, shape ``(K, n, dim_x)``."""
-        found = x + self._features(x) @ self.coefficients
-        unit = column_scale(self.pool)
-        num = min(num_candidates, len(self.pool))
-        apart = torch.cdist(found / unit, self.pool / unit)
+        x = x.to(self.unit)
+        found = x + self.shift + (self.features(x) - self.middle) @ self.coefficients
+        apart = torch.cdist(found / self.unit, self.predicted / self.unit)
+        num = min(num_candidates, len(self.predicted))
         similar = apart.topk(num, largest=False).indices
         return found + self.residuals[similar].transpose(0, 1)
-
-    def _features(self, x: Tensor) -> Tensor:
-        standardised = (x - self.centre) / self.scale
-        bent = torch.tanh(standardised @ self.slopes + self.offsets)
-        bends = [(standardised - knot).clamp(min=0.0) for knot in self.knots]
-        return torch.cat([x.new_ones(len(x), 1), standardised, bent, *bends], dim=1)
 
 
 def _imagine(chosen: ChosenMap, x_sim: Tensor, pool: Tensor, seed: int | None) -> Tensor:
