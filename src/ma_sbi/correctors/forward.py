@@ -40,7 +40,7 @@ MOST_SIMULATIONS = 3000
 # Of them, those that the scale of each column is learned from.
 ENOUGH_FOR_SCALE = 500
 # Pairs nearest to a simulation, one of which lends its residual.
-NUM_LENDERS = 3
+NUM_LENDERS = 8
 # Random features of the way back, beside x itself, and the spread of their slopes.
 NUM_FEATURES = 300
 STEEPNESS = 1.5
