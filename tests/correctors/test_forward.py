@@ -33,6 +33,21 @@ def test_a_shift_is_undone_exactly():
         )
 
 
+def test_observations_may_be_negative_where_simulations_are_not():
+    x_sim, pool, new = (normal(num, 3, num).abs() for num in (100, 1000, 50))
+    corrector = ForwardCorrector(pool).fit(["-"] * 100, x_sim - 5, x_sim)
+    torch.testing.assert_close(corrector.correct(new - 5, "-"), new, atol=1e-3, rtol=0)
+
+
+def test_simulations_in_order_are_no_trouble():
+    context, x_obs, x_sim = pairs(lambda x: 2 * x)
+    pool = normal(4000, 3, 9)
+    pool = pool[pool[:, 0].argsort()]
+    corrector = ForwardCorrector(pool).fit(context, x_obs, x_sim)
+    new = normal(50, 3, 5)
+    torch.testing.assert_close(corrector.correct(2 * new, NOTES[1]), new, atol=0.01, rtol=0)
+
+
 def test_a_departure_that_no_linear_map_undoes_is_undone():
     data = pairs(lambda x: x / (1 + x.abs()), num=200)
     corrector = ForwardCorrector(normal(3000, 3, 9)).fit(*data)

@@ -29,6 +29,8 @@ ABOUT = 0.25
 MOST_CURVED = 10
 # Rows of a context from which it has a map from x_sim to x_obs.
 FEWEST_MAPPED = 8
+# Rows from which maps are learned: more would not tell more.
+MOST_MAPPED = 1000
 # Share of the noise that such a map may leave, if there is no such noise.
 FORESEEN = 0.5
 # Largest factor by which slopes are corrected for noise in x_sim.
@@ -164,13 +166,13 @@ def _is_foreseen(x_obs: Tensor, x_sim: Tensor, codes: Tensor, noise: Tensor) -> 
         codes: Context of each row, shape ``(n,)``.
         noise: Variance of the noise that x_sim would have, shape ``(dim_x,)``.
     """
-    left = []
-    for code in codes.unique():
-        rows = codes == code
-        if rows.sum() >= FEWEST_MAPPED:
-            left.append(choose_map(x_sim[rows], x_obs[rows], x_sim).residuals)
-    if not left:
-        left = [choose_map(x_sim, x_obs, x_sim).residuals]
+    x_obs, x_sim, codes = (part[:MOST_MAPPED] for part in (x_obs, x_sim, codes))
+    parts = [codes == code for code in codes.unique()]
+    parts = [rows for rows in parts if rows.sum() >= FEWEST_MAPPED]
+    left = [
+        choose_map(x_sim[rows], x_obs[rows], x_sim).residuals
+        for rows in parts or [torch.ones_like(codes, dtype=torch.bool)]
+    ]
     unit = column_scale(x_sim).square()
     return bool((torch.cat(left).square() / unit).mean() < FORESEEN * (noise / unit).mean())
 

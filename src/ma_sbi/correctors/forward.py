@@ -35,6 +35,8 @@ FEWEST_SIMULATIONS = 500
 """Fewer simulations do not tell the way back."""
 # A context with fewer pairs has no map of its own.
 FEWEST_OWN = 8
+# Pairs that maps are learned from: more would cost time and tell nothing new.
+MOST_PAIRS = 5000
 # Simulations that the way back is learned from.
 MOST_SIMULATIONS = 3000
 # Of them, those that the scale of each column is learned from.
@@ -117,20 +119,22 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         if unusable:
             raise ValueError(unusable)
         self.known_, codes = distinct(as_entries(context, num_rows=len(observed)))
-        order = torch.randperm(len(pool), generator=generator(derive(seed, "pool") or 0))
-        pool = pool[order[:MOST_SIMULATIONS].to(pool.device)]
-        some = pool[:ENOUGH_FOR_SCALE]
+        pool = pool[_some(len(pool), MOST_SIMULATIONS, derive(seed, "pool"))]
+        few = _some(len(observed), MOST_PAIRS, derive(seed, "pairs"))
+        observed, simulated, codes = observed[few], simulated[few], codes[few.numpy()]
+        some = pool[_some(len(pool), ENOUGH_FOR_SCALE, derive(seed, "scale"))]
         every = choose_map(simulated, observed, some, seed=seed)
         self.maps_: dict[int | None, str] = {}
         self.ways_back_: dict[int | None, _WayBack] = {}
-        self._learn(None, every, simulated, pool, seed)
+        self._learn(None, every, (simulated, observed), pool, seed)
         for code, count in enumerate(np.bincount(codes)):
             if len(self.known_) == 1 or count < FEWEST_OWN:
                 continue
             rows = torch.from_numpy((codes == code).nonzero()[0])
-            own = choose_map(simulated[rows], observed[rows], some, seed=seed)
+            pairs = simulated[rows], observed[rows]
+            own = choose_map(*pairs, some, seed=seed)
             if own.errors.mean() <= every.errors[rows].mean():
-                self._learn(code, own, simulated[rows], pool, seed)
+                self._learn(code, own, pairs, pool, seed)
         self.dim_x_ = observed.shape[1]
         return self
 
@@ -138,11 +142,12 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         self,
         code: int | None,
         chosen: ChosenMap,
-        x_sim: Tensor,
+        pairs: tuple[Tensor, Tensor],
         pool: Tensor,
         seed: int | None,
     ) -> None:
         """Keep a map, and learn its way back; of context None are all pairs."""
+        x_sim, x_obs = pairs
         if chosen.name.startswith("linear") and len(x_sim) < pool.shape[1]:
             warnings.warn(
                 f"{len(x_sim)} pairs for {pool.shape[1]} columns: a linear map is then "
@@ -150,7 +155,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
                 FewPairs,
                 stacklevel=3,
             )
-        imagined = _imagine(chosen, x_sim, pool, derive(seed, "residuals"))
+        imagined = _imagine(chosen, x_sim, x_obs, pool, derive(seed, "residuals"))
         self.maps_[code] = chosen.name
         self.ways_back_[code] = _WayBack.fit(imagined, pool, seed)
 
@@ -301,7 +306,9 @@ class _WayBack:
         return found + self.residuals[similar].transpose(0, 1)
 
 
-def _imagine(chosen: ChosenMap, x_sim: Tensor, pool: Tensor, seed: int | None) -> Tensor:
+def _imagine(
+    chosen: ChosenMap, x_sim: Tensor, x_obs: Tensor, pool: Tensor, seed: int | None
+) -> Tensor:
     """Make the observations that simulations would have given, shape ``(num, dim_x)``.
 
     Each simulation borrows the residual of a similar pair, and the map that left it: so
@@ -318,5 +325,12 @@ def _imagine(chosen: ChosenMap, x_sim: Tensor, pool: Tensor, seed: int | None) -
         rows = chosen.fold[lender] == number
         imagined[rows] = predict(pool[rows]) + chosen.residuals[lender[rows]]
     # What is never negative, as counts, is not imagined to be.
-    observed_least = torch.minimum(x_sim.amin(), pool.amin())
-    return imagined.clamp(min=0.0) if observed_least >= 0 else imagined
+    return imagined.clamp(min=0.0) if x_obs.min() >= 0 else imagined
+
+
+def _some(num: int, most: int, seed: int | None) -> Tensor:
+    """Choose rows at random, in order; all of them if they are few enough."""
+    if num <= most:
+        return torch.arange(num)
+    rng = generator(0 if seed is None else seed)
+    return torch.randperm(num, generator=rng)[:most].sort().values

@@ -28,8 +28,10 @@ __all__ = [
     "Predict",
     "Space",
     "choose_map",
+    "fit_curve",
     "fit_linear",
     "fit_mixing",
+    "fit_shift",
 ]
 
 NUM_FOLDS = 5
@@ -39,6 +41,8 @@ REACH = 10
 LONGEST_PERIOD = 7
 # Share of the data's weight by which a column without data is left as it is.
 PRIOR_SHARE = 1e-6
+# Steps of non-negative least squares, of which a few dozen are usual.
+MOST_STEPS = 10_000
 # Residuals of less than this share of the variance are rounding.
 ROUNDING = 1e-10
 # Quantiles at which a curve may bend, and how strongly it is kept from bending.
@@ -100,11 +104,7 @@ def fit_shift(x_sim: Tensor, x_obs: Tensor, simulations: Tensor) -> Predict:
 
 
 def fit_linear(
-    x_sim: Tensor,
-    x_obs: Tensor,
-    simulations: Tensor,
-    *,
-    space: Space = PLAIN,
+    x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, space: Space = PLAIN
 ) -> Predict:
     """Fit a map that is linear in a space, by a ridge regression of largest evidence.
 
@@ -312,6 +312,8 @@ def _non_negative(
     own = prior * (np.arange(lags) == lags // 2)
     factor = np.linalg.cholesky(gram + prior * np.eye(lags)).transpose(0, 2, 1)
     target = np.linalg.solve(factor.transpose(0, 2, 1), (moment + own)[..., None])[..., 0]
-    weights = np.stack([nnls(*pair)[0] for pair in zip(factor, target, strict=True)])
+    weights = np.stack(
+        [nnls(*pair, maxiter=MOST_STEPS)[0] for pair in zip(factor, target, strict=True)]
+    )
     explained = 2 * moment - np.einsum("pab,pb->pa", gram, weights)
     return weights, float((total - (weights * explained).sum(axis=1)).clip(min=0).sum())
