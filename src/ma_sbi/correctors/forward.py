@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from ma_sbi.context import as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
-from ma_sbi.correctors.forward_maps import ChosenMap, choose_map
+from ma_sbi.correctors.forward_maps import FEWEST_PAIRS, ChosenMap, choose_map
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
@@ -29,12 +29,8 @@ __all__ = [
     "why_unusable",
 ]
 
-FEWEST_PAIRS = 16
-"""Fewer pairs do not tell how observations come about."""
 FEWEST_SIMULATIONS = 500
 """Fewer simulations do not tell the way back."""
-# A context with fewer pairs has no map of its own.
-FEWEST_OWN = 8
 # Pairs that maps are learned from: more would cost time and tell nothing new.
 MOST_PAIRS = 5000
 # Simulations that the way back is learned from.
@@ -110,11 +106,6 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         as_count(self.num_candidates, "num_candidates")
         observed, simulated = as_pairs(x_obs, x_sim)
         pool = as_pools(observed, self.simulations)[1].to(observed)
-        if len(observed) < FEWEST_PAIRS:
-            raise ValueError(
-                f"{len(observed)} pairs are too few to learn how observations come about: "
-                f"at least {FEWEST_PAIRS} are needed"
-            )
         unusable = why_unusable(simulated, pool)
         if unusable:
             raise ValueError(unusable)
@@ -128,7 +119,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         self.ways_back_: dict[int | None, _WayBack] = {}
         self._learn(None, every, (simulated, observed), pool, seed)
         for code, count in enumerate(np.bincount(codes)):
-            if len(self.known_) == 1 or count < FEWEST_OWN:
+            if len(self.known_) == 1 or count < FEWEST_PAIRS:
                 continue
             rows = torch.from_numpy((codes == code).nonzero()[0])
             pairs = simulated[rows], observed[rows]
@@ -148,12 +139,13 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
     ) -> None:
         """Keep a map, and learn its way back; of context None are all pairs."""
         x_sim, x_obs = pairs
-        if chosen.name.startswith("linear") and len(x_sim) < pool.shape[1]:
-            warnings.warn(
-                f"{len(x_sim)} pairs for {pool.shape[1]} columns: a linear map is then "
-                "mostly regularisation; more pairs, or fewer columns (summaries), help",
-                FewPairs,
-                stacklevel=3,
+        few = f"{len(x_sim)} pairs for {pool.shape[1]} columns"
+        if len(x_sim) < FEWEST_PAIRS:
+            _warn(f"{few}: at most a shift can be learned from so few")
+        elif len(x_sim) < pool.shape[1] and chosen.name.startswith("linear"):
+            _warn(
+                f"{few}: a linear map is then mostly regularisation; more pairs, or fewer "
+                "columns (summaries), help"
             )
         imagined = _imagine(chosen, x_sim, x_obs, pool, derive(seed, "residuals"))
         self.maps_[code] = chosen.name
@@ -192,7 +184,9 @@ def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
             f"least {FEWEST_SIMULATIONS} are needed"
         )
     low, high = (f(simulations, dim=0) for f in (torch.amin, torch.amax))
-    apart = (x_sim.amin(dim=0) > high) | (x_sim.amax(dim=0) < low)
+    # A few rows beyond the largest simulation are chance.
+    far = (high - low) / 2
+    apart = (x_sim.amin(dim=0) > high + far) | (x_sim.amax(dim=0) < low - far)
     if not apart.any():
         return ""
     column = int(apart.nonzero()[0])
@@ -325,7 +319,7 @@ def _imagine(
         rows = chosen.fold[lender] == number
         imagined[rows] = predict(pool[rows]) + chosen.residuals[lender[rows]]
     # What is never negative, as counts, is not imagined to be.
-    return imagined.clamp(min=0.0) if x_obs.min() >= 0 else imagined
+    return imagined.clamp(min=0.0) if min(x_obs.min(), pool.min()) >= 0 else imagined
 
 
 def _some(num: int, most: int, seed: int | None) -> Tensor:
@@ -334,3 +328,7 @@ def _some(num: int, most: int, seed: int | None) -> Tensor:
         return torch.arange(num)
     rng = generator(0 if seed is None else seed)
     return torch.randperm(num, generator=rng)[:most].sort().values
+
+
+def _warn(words: str) -> None:
+    warnings.warn(words, FewPairs, stacklevel=4)

@@ -23,6 +23,7 @@ from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
 
 __all__ = [
+    "FEWEST_PAIRS",
     "MAPS",
     "ChosenMap",
     "Predict",
@@ -34,6 +35,8 @@ __all__ = [
     "fit_shift",
 ]
 
+FEWEST_PAIRS = 8
+"""Fewer pairs tell a shift at most."""
 NUM_FOLDS = 5
 # Columns that a mixture reaches over, on either side of its own.
 REACH = 10
@@ -227,7 +230,8 @@ def choose_map(
 ) -> ChosenMap:
     """Learn how x_obs comes from x_sim; choose the kind by pairs that were left out.
 
-    Of kinds that differ by rounding alone, the simplest is taken.
+    Of kinds that differ by rounding alone, the simplest is taken. Fewer than eight pairs
+    tell a shift at most.
 
     Args:
         x_sim: Simulations, shape ``(n, dim_x)``.
@@ -239,11 +243,10 @@ def choose_map(
     rng = generator(0 if seed is None else seed)
     order = torch.randperm(len(x_sim), generator=rng)
     fold = (order % min(NUM_FOLDS, len(x_sim))).to(x_sim.device)
-    tried = [
-        _leave_out(name, fit, x_sim, x_obs, simulations, fold)
-        for name, (space, fit) in MAPS.items()
-        if space.suits(every)
-    ]
+    kinds = [(name, fit) for name, (space, fit) in MAPS.items() if space.suits(every)]
+    if len(x_sim) < FEWEST_PAIRS:
+        kinds = kinds[:1]
+    tried = [_leave_out(name, fit, x_sim, x_obs, simulations, fold) for name, fit in kinds]
     least = min(one.errors.mean() for one in tried)
     return next(one for one in tried if one.errors.mean() <= least + ROUNDING)
 
@@ -255,7 +258,8 @@ def _leave_out(
     residuals, folds = torch.empty_like(x_obs), []
     for number in range(int(fold.max()) + 1):
         out = fold == number
-        folds.append(fit(x_sim[~out], x_obs[~out], simulations))
+        kept = ~out if (~out).any() else out  # a single pair has no others
+        folds.append(fit(x_sim[kept], x_obs[kept], simulations))
         residuals[out] = x_obs[out] - folds[-1](x_sim[out])
     errors = (residuals / column_scale(simulations)).square().mean(dim=1)
     return ChosenMap(name, folds, fold, residuals, errors)
