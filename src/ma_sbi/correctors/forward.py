@@ -39,6 +39,8 @@ MOST_SIMULATIONS = 3000
 ENOUGH_FOR_SCALE = 500
 # Pairs nearest to a simulation, one of which lends its residual.
 NUM_LENDERS = 8
+# Candidates of each observation under the map of all pairs, in case its context is wrong.
+NUM_OTHERS = 32
 # Random features of the way back, beside x itself, and the spread of their slopes.
 NUM_FEATURES = 300
 STEEPNESS = 1.5
@@ -66,7 +68,8 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
     similar rows: draws of :math:`p(x_s \mid x, z)` under the simulations, so that no
     density has to weigh them again.
 
-    A context that was not seen, or has few pairs, gets the map of all pairs.
+    A context that was not seen, or has few pairs, gets the map of all pairs. So do all
+    others with a small weight, since a context may be wrong.
 
     Args:
         simulations: Simulations from the prior, shape ``(num_simulations, dim_x)``; up to
@@ -127,6 +130,8 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
             if own.errors.mean() <= every.errors[rows].mean():
                 self._learn(code, own, pairs, pool, seed)
         self.dim_x_ = observed.shape[1]
+        # No pair had a context that is wrong. The next one may.
+        self.doubt_ = 1 / (len(observed) + 1)
         return self
 
     def _learn(
@@ -158,17 +163,22 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         x = as_matrix(x, "x", dim=self.dim_x_)
         uniques, codes = distinct(as_entries(context, num_rows=len(x)))
         number = match(self.known_, uniques)[codes]
-        candidates: Tensor | None = None
+        every = self.ways_back_[None](x, NUM_OTHERS).to(x)
+        own: Tensor | None = None
         for code in np.unique(number):
             rows = torch.from_numpy((number == code).nonzero()[0])
             back = self.ways_back_.get(int(code), self.ways_back_[None])
             found = back(x[rows], self.num_candidates).to(x)
-            if candidates is None:
-                candidates = x.new_empty(len(found), *x.shape)
-            candidates[:, rows] = found
-        assert candidates is not None  # noqa: S101 (x has at least one row)
-        even = candidates.new_full(candidates.shape[:2], 1 / len(candidates)).log()
-        return Corrections(candidates, even, torch.zeros_like(even))
+            if own is None:
+                own = x.new_empty(len(found), *x.shape)
+            own[:, rows] = found
+        assert own is not None  # noqa: S101 (x has at least one row)
+        parts = ((own, 1 - self.doubt_), (every, self.doubt_))
+        weights = [x.new_full(some.shape[:2], share / len(some)) for some, share in parts]
+        log_weight = torch.cat(weights).log()
+        return Corrections(
+            torch.cat([own, every]), log_weight, torch.zeros_like(log_weight)
+        )
 
 
 def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
