@@ -59,6 +59,19 @@ def test_a_departure_that_no_linear_map_undoes_is_undone():
     assert left.square().mean() < best.square().mean() / 4
 
 
+def test_many_columns_that_vary_together_can_bend():
+    def signals(num, seed):
+        return normal(num, 1, seed) + 0.05 * normal(num, 60, seed + 1)
+
+    x_sim, pool, new = signals(200, 0), signals(2000, 10), signals(500, 20)
+    corrector = ForwardCorrector(pool).fit(["-"] * 200, x_sim / (1 + x_sim.abs()), x_sim)
+    seen = new / (1 + new.abs())
+    left = corrector.correct(seen, "-") - new
+    seen = torch.cat([torch.ones(500, 1), seen], dim=1)
+    best = new - seen @ torch.linalg.lstsq(seen, new).solution
+    assert left.square().mean() < best.square().mean() / 2
+
+
 def test_candidates_are_draws_of_x_sim_given_x_obs():
     # x_sim ~ N(0, 1) and x_obs = x_sim + N(0, 1/4): given x_obs, x_sim is normal with mean
     # 0.8 x_obs and variance 0.2.

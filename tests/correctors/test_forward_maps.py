@@ -49,6 +49,13 @@ def test_a_delay_is_recovered_from_fewer_rows_than_columns(delay):
     assert (predict(new) - delay(new)).abs().max() < 0.05
 
 
+def test_days_of_a_week_are_learned_from_other_weeks():
+    x, new = epidemics(8), epidemics(50, seed=5)
+    x[:, 28:] = 0
+    predict = fit_mixing(x, weekly(x), x)
+    assert (predict(new) - weekly(new)).abs().max() < 0.05
+
+
 def test_a_mixture_is_never_negative():
     x = epidemics(20)
     predict = fit_mixing(x, (x - 3 * lag(x)).clamp(min=0), x)
@@ -56,11 +63,12 @@ def test_a_mixture_is_never_negative():
 
 
 def test_a_column_without_data_is_left_as_it_is():
-    x = epidemics(20)
+    x, new = epidemics(20), epidemics(50, seed=5)
     x[:, 30:] = 0
-    new = epidemics(50, seed=5)
-    predict = fit_mixing(x, x.clone(), x)
-    torch.testing.assert_close(predict(new), new, atol=0.05, rtol=0)
+    # Every column has a gain of its own, so that none is learned from others.
+    gain = 0.5 + torch.rand(40, generator=rng(2)).double()
+    predict = fit_mixing(x, gain * x, x)
+    torch.testing.assert_close(predict(new)[:, 30:], new[:, 30:], atol=0.05, rtol=0)
 
 
 def test_signed_columns_can_be_moved():
