@@ -14,6 +14,7 @@ from torch import Tensor
 from ma_sbi.choosing.noise import Noise, find_noise, simulator_noise
 from ma_sbi.choosing.outliers import find_outliers
 from ma_sbi.context import Entries, as_codes, as_entries, distinct
+from ma_sbi.correctors.likelihood import ShiftLikelihood
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
@@ -70,6 +71,9 @@ class Calibration:
         groups: Number of the group of each row, shape ``(n,)``.
         paired: Whether there is a simulation for each observation.
         noise: What of x_obs - x_sim is noise.
+        pool: Simulations from the prior, shape ``(num_simulations, dim_x)``, if they are
+            like those of the rows.
+        likelihood: Of shifts, where a density takes the place of pairs.
     """
 
     entries: Entries
@@ -78,6 +82,8 @@ class Calibration:
     groups: np.ndarray
     paired: bool
     noise: Noise
+    pool: Tensor | None = None
+    likelihood: ShiftLikelihood | None = None
 
     def __len__(self) -> int:
         return len(self.x_obs)
@@ -92,19 +98,23 @@ class Calibration:
         """Number of the context of each row, shape ``(n,)``."""
         return distinct(self.entries)[1]
 
+    @property
+    def num_contexts(self) -> int:
+        """Number of different contexts."""
+        return int(self.codes.max()) + 1
+
     def by_number(self) -> Calibration:
         """Replace contexts by their numbers, for an encoder that looks them up."""
         return replace(self, entries=pd.Series(self.codes))
 
     def take(self, rows: np.ndarray) -> Calibration:
         """Select rows."""
-        return Calibration(
-            self.entries.iloc[rows].reset_index(drop=True),
-            self.x_obs[rows],
-            self.x_sim[rows],
-            np.unique(self.groups[rows], return_inverse=True)[1],
-            self.paired,
-            self.noise,
+        return replace(
+            self,
+            entries=self.entries.iloc[rows].reset_index(drop=True),
+            x_obs=self.x_obs[rows],
+            x_sim=self.x_sim[rows],
+            groups=np.unique(self.groups[rows], return_inverse=True)[1],
         )
 
 

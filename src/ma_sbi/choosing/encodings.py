@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ma_sbi.choosing.calibration import Calibration
 from ma_sbi.choosing.held_out import hold_out
-from ma_sbi.choosing.proposals import PROPOSALS, NoContext, fit_proposal
+from ma_sbi.choosing.proposals import PROPOSALS, NoContext
 from ma_sbi.choosing.targets import Target
 from ma_sbi.choosing.why import Read
 from ma_sbi.context import distinct
@@ -97,8 +97,7 @@ def _gains(
     """Score each encoder minus the first on contexts left out, ``(num, num_contexts)``."""
     regression = PROPOSALS["shift by regression"]
     makers = [
-        partial(fit_proposal, regression, tabulate(encoder, data))
-        for encoder in tried.values()
+        partial(regression.fit, tabulate(encoder, data)) for encoder in tried.values()
     ]
     held_out = hold_out(makers, data.by_number(), [target], None, seed, rows=False)
     score = held_out.scores[0].plain.mean(dim=2)

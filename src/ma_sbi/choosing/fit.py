@@ -26,13 +26,15 @@ from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
     NOTHING,
     PROPOSALS,
+    BaseProposal,
+    Nothing,
     NothingDeparts,
-    Proposal,
-    fit_proposal,
 )
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
 from ma_sbi.choosing.why import Read, Tried, Why
 from ma_sbi.context import distinct
+from ma_sbi.correctors.forward import why_unusable
+from ma_sbi.correctors.likelihood import ShiftLikelihood
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 
@@ -130,29 +132,29 @@ def fit_corrector(
         reasons.append(
             "most contexts occur once: what is learned of one has to carry over to others"
         )
-    tried: dict[str, Proposal | None] = {NOTHING: None} | {
-        name: proposal
-        for name, proposal in PROPOSALS.items()
-        if proposal.suits(len(data), len(known), paired=data.paired)
-    }
+    data = replace(data, pool=_usable(reference, data, reasons))
     if density is not None:
-        density = _bounded(density, data.mean_x_sim if pool is None else pool.x)
+        bounded = _bounded(density, data.mean_x_sim if pool is None else pool.x)
+        if pool is not None and not data.paired:
+            likelihood = ShiftLikelihood.of(density, pool.x.to(data.x_obs))
+            data = replace(data, likelihood=likelihood)
+        density = bounded
+    tried: dict[str, BaseProposal] = {NOTHING: Nothing(LEFT_ALONE, reads_context=False)} | {
+        name: proposal for name, proposal in PROPOSALS.items() if proposal.suits(data)
+    }
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
     read: tuple[Read, ...] = ()
     if encoder is None:
         encoder, read = choose_encoder(data, targets[0], derive(seed, "encoders"))
     table = tabulate(encoder, data)
     held_out = hold_out(
-        [partial(fit_proposal, proposal, table) for proposal in tried.values()],
+        [partial(proposal.fit, table) for proposal in tried.values()],
         data.by_number(),
         targets,
         density,
         derive(seed, "folds"),
     )
-    kinds = [
-        (True, True) if one is None else (one.is_forward, not one.reads_context)
-        for one in tried.values()
-    ]
+    kinds = [(one.is_forward, not one.reads_context) for one in tried.values()]
     forward, plain = torch.tensor(kinds).T
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
@@ -184,7 +186,7 @@ def fit_corrector(
         reasons.append("an observation as far away as they are may be any simulation")
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
     parts = [
-        Part(name, fit_proposal(proposal, encoder, data, seed), seen, unseen, bool(ahead))
+        Part(name, proposal.fit(encoder, data, seed), seen, unseen, bool(ahead))
         for (name, proposal), (seen, unseen), ahead in zip(
             tried.items(), weights, forward, strict=True
         )
@@ -207,6 +209,21 @@ def fit_corrector(
     if len(chosen.corrections(data.x_obs[some], data.entries.iloc[some]).x) == 1:
         chosen.why = replace(why, inference="point")
     return chosen
+
+
+def _usable(
+    reference: Tensor | None, data: Calibration, reasons: list[str]
+) -> Tensor | None:
+    """Return simulations that departures learned forwards can be inverted on, if any."""
+    # What is noise of x_sim alone, a map from x_sim to x_obs would take for departure.
+    if reference is None or not data.paired or data.noise.found:
+        return None
+    simulated = reference.to(data.x_obs)
+    unusable = why_unusable(data.mean_x_sim, simulated)
+    if unusable:
+        reasons.append(unusable)
+        return None
+    return simulated
 
 
 def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
@@ -298,12 +315,12 @@ def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
 def _draw(density: Any, seed: int | None) -> Tensor | None:
     if not hasattr(density, "sample"):
         return None
-    drawn: Tensor = density.sample(1000, seed=derive(seed, "density"))
+    drawn: Tensor = density.sample(3000, seed=derive(seed, "density"))
     return drawn
 
 
 def _table(
-    tried: dict[str, Proposal | None], held_out: HeldOut, choice: Choice
+    tried: dict[str, BaseProposal], held_out: HeldOut, choice: Choice
 ) -> tuple[Tried, ...]:
     rows = held_out.seen if held_out.seen.any() else ~held_out.seen
     scores = held_out.scores[-1].at(rows).plain.mean(dim=2)
@@ -312,11 +329,11 @@ def _table(
     return tuple(
         Tried(
             name,
-            LEFT_ALONE if proposal is None else proposal.words,
+            proposal.words,
             gain[i].mean().item(),
             error[i].item(),
-            choice.seen[i].item() + (choice.left_alone[0] if proposal is None else 0),
-            choice.unseen[i].item() + (choice.left_alone[1] if proposal is None else 0),
+            choice.seen[i].item() + (choice.left_alone[0] if name == NOTHING else 0),
+            choice.unseen[i].item() + (choice.left_alone[1] if name == NOTHING else 0),
         )
         for i, (name, proposal) in enumerate(tried.items())
     )

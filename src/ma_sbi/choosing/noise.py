@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from torch import Tensor
 
+from ma_sbi.correctors.forward_maps import choose_map
 from ma_sbi.scaling import column_scale
 
 __all__ = ["Noise", "find_noise", "simulator_noise"]
@@ -26,6 +27,12 @@ CLEAR = 3.0
 ABOUT = 0.25
 # Parameters up to which the simulator may be quadratic in them.
 MOST_CURVED = 10
+# Rows of a context from which it has a map from x_sim to x_obs.
+FEWEST_MAPPED = 8
+# Rows from which maps are learned: more would not tell more.
+MOST_MAPPED = 1000
+# Share of the noise that such a map may leave, if there is no such noise.
+FORESEEN = 0.5
 # Largest factor by which slopes are corrected for noise in x_sim.
 MOST_CORRECTION = 5.0
 
@@ -106,6 +113,8 @@ def find_noise(
     else:
         known = None if simulator is None else 2 * simulator / scale.square()
         share = _unshared(observed, simulated, residual, known)
+        if share.any() and _is_foreseen(x_obs, mean, codes, share * total / 2 * scale**2):
+            share = torch.zeros_like(share)
         of_simulation = share * total / 2
         sentence = (
             f"x_sim has noise of its own: {share.mean():.0%} of the variance of "
@@ -143,6 +152,29 @@ def _unshared(
     alike = _near_one(ratio.mean(dim=1)) and all(map(_near_one, ratio.T))
     impossible = excess.mean() > -known.mean() + CLEAR * error
     return torch.ones_like(none) if alike and not impossible else none
+
+
+def _is_foreseen(x_obs: Tensor, x_sim: Tensor, codes: Tensor, noise: Tensor) -> bool:
+    """Tell whether x_sim predicts x_obs better than noise of its own would allow.
+
+    A departure that depends on x, such as a delay, can look like noise. But no map from
+    x_sim could predict the noise in x_obs, if x_sim had another one.
+
+    Args:
+        x_obs: Observations, shape ``(n, dim_x)``.
+        x_sim: Simulations of the same rows.
+        codes: Context of each row, shape ``(n,)``.
+        noise: Variance of the noise that x_sim would have, shape ``(dim_x,)``.
+    """
+    x_obs, x_sim, codes = (part[:MOST_MAPPED] for part in (x_obs, x_sim, codes))
+    parts = [codes == code for code in codes.unique()]
+    parts = [rows for rows in parts if rows.sum() >= FEWEST_MAPPED]
+    left = [
+        choose_map(x_sim[rows], x_obs[rows], x_sim).residuals
+        for rows in parts or [torch.ones_like(codes, dtype=torch.bool)]
+    ]
+    unit = column_scale(x_sim).square()
+    return bool((torch.cat(left).square() / unit).mean() < FORESEEN * (noise / unit).mean())
 
 
 def _repeats(residual: Tensor) -> bool:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 from typing_extensions import Self
 
 from ma_sbi.choosing.calibration import Calibration
+from ma_sbi.choosing.likeliest import likeliest_departures
 from ma_sbi.correctors.bootstrap import ResidualPools
 from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector
 from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitting
+from ma_sbi.correctors.forward import ForwardCorrector
 from ma_sbi.correctors.inference import Mixture
 from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.regimes import Regimes
@@ -29,10 +33,13 @@ from ma_sbi.validation import as_matrix
 __all__ = [
     "NOTHING",
     "PROPOSALS",
+    "BaseProposal",
+    "LearnedForwards",
+    "LikeliestShift",
     "NoContext",
+    "Nothing",
     "NothingDeparts",
     "Proposal",
-    "fit_proposal",
 ]
 
 # Candidates of one proposal for one observation.
@@ -66,38 +73,65 @@ class NoContext(BaseEstimator):
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """A family of departures with a fit, for :func:`~ma_sbi.fit_corrector` to try.
+class BaseProposal(ABC):
+    """A way to correct, for :func:`~ma_sbi.fit_corrector` to try.
 
     Attributes:
         words: What it assumes, for people.
-        departure: The family.
-        fitting: Makes the fit, given the variance of x_obs - x_sim that is noise, shape
-            ``(dim_x,)``.
         reads_context: Whether it uses the context.
         fewest_rows: Rows without which it is not tried.
         needs_pairs: Whether it needs a simulation for each observation.
-        by_likelihood: Whether departures are those of highest likelihood under a density
-            of the simulations, instead of pairs.
     """
 
     words: str
+    reads_context: bool = field(default=True, kw_only=True)
+    fewest_rows: int = field(default=16, kw_only=True)
+    needs_pairs: bool = field(default=False, kw_only=True)
+
+    def suits(self, data: Calibration) -> bool:
+        """Tell whether it can be fitted to such data."""
+        if len(data) < self.fewest_rows or (self.needs_pairs and not data.paired):
+            return False
+        return data.num_contexts > 1 or not self.reads_context
+
+    @property
+    @abstractmethod
+    def is_forward(self) -> bool:
+        """Whether it says how x_obs comes from x_sim, so that evidence weighs it."""
+
+    @abstractmethod
+    def fit(self, encoder: Any, data: Calibration, seed: int | None) -> BaseCorrector:
+        """Fit it to calibration rows.
+
+        Args:
+            encoder: Context to vectors.
+            data: The rows, with all that is known besides.
+            seed: Makes the fit repeatable.
+        """
+
+
+class Nothing(BaseProposal):
+    """That nothing departs."""
+
+    is_forward = True
+
+    def fit(self, encoder: Any, data: Calibration, seed: int | None) -> NothingDeparts:
+        """Learn nothing."""
+        return NothingDeparts()
+
+
+@dataclass(frozen=True)
+class Proposal(BaseProposal):
+    """A family of departures with a fit.
+
+    Attributes:
+        departure: The family.
+        fitting: Makes the fit, given the variance of x_obs - x_sim that is noise, shape
+            ``(dim_x,)``.
+    """
+
     departure: Departure
     fitting: Callable[[Tensor], Fitting]
-    reads_context: bool = True
-    fewest_rows: int = 16
-    needs_pairs: bool = False
-    by_likelihood: bool = False
-
-    def suits(
-        self, num_rows: int, num_contexts: int, *, paired: bool, density: bool = False
-    ) -> bool:
-        """Tell whether it can be fitted to such data."""
-        if self.by_likelihood and (paired or not density):
-            return False
-        if num_rows < self.fewest_rows or (self.needs_pairs and not paired):
-            return False
-        return num_contexts > 1 or not self.reads_context
 
     @property
     def is_forward(self) -> bool:
@@ -108,10 +142,67 @@ class Proposal:
         """
         return self.departure.is_shift
 
+    def fit(self, encoder: Any, data: Calibration, seed: int | None) -> BaseCorrector:
+        """Fit the departure to pairs."""
+        x_sim, noise = self._pairs(data, seed)
+        entries = data.entries
+        if not self.reads_context:
+            entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
+        with warnings.catch_warnings():
+            # That all contexts are the same is said once, and not by every fit.
+            warnings.simplefilter("ignore")
+            return self.corrector(encoder, noise).fit(entries, data.x_obs, x_sim, seed=seed)
+
     def corrector(self, encoder: Encoder, noise: Tensor) -> ComposedCorrector:
         """Make the corrector, not fitted yet."""
         encoder = encoder if self.reads_context else NoContext()
         return ComposedCorrector(encoder, self.departure, self.fitting(noise), Mixture())
+
+    def _pairs(self, data: Calibration, seed: int | None) -> tuple[Tensor, Tensor]:
+        """Return what x_obs departs from, and the variance of the noise between them."""
+        x_sim = data.mean_x_sim
+        if not self.is_forward:
+            x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
+        return x_sim, data.noise.variance
+
+
+class LikeliestShift(Proposal):
+    """The shift after which observations are most probable under a density.
+
+    It takes the place of pairs where there are none.
+    """
+
+    def suits(self, data: Calibration) -> bool:
+        """Tell whether there is a density, and no pairs."""
+        return data.likelihood is not None and not data.paired and super().suits(data)
+
+    def _pairs(self, data: Calibration, seed: int | None) -> tuple[Tensor, Tensor]:
+        assert data.likelihood is not None  # noqa: S101 (else it does not suit)
+        codes = torch.as_tensor(data.codes, device=data.x_obs.device)
+        codes = codes if self.reads_context else torch.zeros_like(codes)
+        departures = likeliest_departures(data.likelihood, data.x_obs, codes, seed)
+        # What is left after a shift is noise.
+        return data.x_obs - departures, torch.full_like(data.noise.variance, torch.inf)
+
+
+class LearnedForwards(BaseProposal):
+    """A map from x_sim to x_obs, inverted on simulations from the prior.
+
+    Its candidates are already as probable as the simulations make them.
+    """
+
+    is_forward = False
+
+    def suits(self, data: Calibration) -> bool:
+        """Tell whether there are simulations to invert it on."""
+        return data.pool is not None and super().suits(data)
+
+    def fit(self, encoder: Any, data: Calibration, seed: int | None) -> ForwardCorrector:
+        """Learn the map and its way back."""
+        corrector = ForwardCorrector(data.pool, NUM_DRAWS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return corrector.fit(data.entries, data.x_obs, data.mean_x_sim, seed=seed)
 
 
 def _pools(width: float) -> Callable[[Tensor], Fitting]:
@@ -123,25 +214,23 @@ def _regression(noise: Tensor) -> Fitting:
     return RidgeWithResiduals(Ridge(MOST_LANDMARKS, rounding=1e-8), pools)
 
 
-PROPOSALS: dict[str, Proposal] = {
+PROPOSALS: dict[str, BaseProposal] = {
     "shift": Proposal(
         "a shift, the same departures under every context",
         Shift(),
         _pools(math.inf),
         reads_context=False,
     ),
-    "likeliest shift": Proposal(
+    "likeliest shift": LikeliestShift(
         "the shift after which observations are most probable, under every context",
         Shift(),
         _pools(math.inf),
         reads_context=False,
-        by_likelihood=True,
     ),
-    "likeliest shift by context": Proposal(
+    "likeliest shift by context": LikeliestShift(
         "the shift after which observations of the context are most probable",
         Shift(),
         _regression,
-        by_likelihood=True,
     ),
     "shift by context": Proposal(
         "a shift, the departures seen under the context", Shift(), _pools(0.0)
@@ -170,23 +259,12 @@ PROPOSALS: dict[str, Proposal] = {
         fewest_rows=20,
         needs_pairs=True,
     ),
+    "learned forwards": LearnedForwards(
+        "a map from x_sim to x_obs for each context, inverted on simulations",
+        fewest_rows=20,
+        needs_pairs=True,
+        # What every context shares is a map, too.
+        reads_context=False,
+    ),
 }
 """Every proposal by name, the simplest first. A new one joins by being put here."""
-
-
-def fit_proposal(
-    proposal: Proposal | None, encoder: Any, data: Calibration, seed: int | None
-) -> BaseCorrector:
-    """Fit a proposal to calibration rows; None is that nothing departs."""
-    if proposal is None:
-        return NothingDeparts()
-    x_sim, entries = data.mean_x_sim, data.entries
-    if not proposal.reads_context:
-        entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
-    if not proposal.is_forward:
-        x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
-    corrector = proposal.corrector(encoder, data.noise.variance)
-    with warnings.catch_warnings():
-        # That all contexts are the same is said once, and not by every fit.
-        warnings.simplefilter("ignore")
-        return corrector.fit(entries, data.x_obs, x_sim, seed=seed)

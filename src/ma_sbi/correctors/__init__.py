@@ -15,6 +15,7 @@ from ma_sbi.correctors.decomposition import (
 )
 from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
+from ma_sbi.correctors.forward import FewPairs, ForwardCorrector
 from ma_sbi.correctors.inference import Evidence, Inference, Mixture, Point
 from ma_sbi.correctors.likelihood import ShiftLikelihood
 from ma_sbi.correctors.located import RidgeWithResiduals
@@ -40,9 +41,11 @@ __all__ = [
     "Decomposition",
     "Departure",
     "Evidence",
+    "FewPairs",
     "Fitted",
     "FittableCorrector",
     "Fitting",
+    "ForwardCorrector",
     "Hypotheses",
     "Inference",
     "MarginalCorrector",

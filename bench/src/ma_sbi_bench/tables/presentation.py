@@ -19,9 +19,10 @@ from ma_sbi_bench.tables import (
     exclusion,
     never_worse_lines,
     sharpness,
+    structural,
     theorem_1,
-    unseen_words_lines,
     unpaired,
+    unseen_words_lines,
 )
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.tables.special_lines import SPECIAL_LINES
@@ -62,6 +63,7 @@ OTHERS = {
     "never_worse": Presentation(never_worse_lines.lines, never_worse_lines.figures),
     "unseen_words": Presentation(unseen_words_lines.lines),
     "unpaired": Presentation(unpaired.lines),
+    "structural": Presentation(structural.lines),
     "compute": Presentation(compute.lines),
     "covid": Presentation(covid.lines, covid.figures),
     "instructions": Presentation(instructions.lines, instructions.figures),

@@ -19,9 +19,10 @@ from ma_sbi_bench.tables.compute import Compute
 from ma_sbi_bench.tables.exclusion import ExclusionTable
 from ma_sbi_bench.tables.never_worse import NeverWorse
 from ma_sbi_bench.tables.sharpness import Sharpness
+from ma_sbi_bench.tables.structural import Structural
 from ma_sbi_bench.tables.theorem_1 import Theorem1
-from ma_sbi_bench.tables.unseen_words import UnseenWords
 from ma_sbi_bench.tables.unpaired import Unpaired
+from ma_sbi_bench.tables.unseen_words import UnseenWords
 
 __all__ = ["EXPERIMENTS", "get_experiment"]
 
@@ -58,6 +59,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         NeverWorse(),
         UnseenWords(),
         Unpaired(),
+        Structural(),
         sweeps.NOISY_CONTEXT,
         sweeps.INDEX_OR_TEXT,
         compared.UNSEEN_REGIMES,

@@ -1,0 +1,293 @@
+"""Departures that are simple forwards: learned forwards, beside the affine correction.
+
+A cell is a method in a world with a number of triples. It holds several calibration sets,
+each with test rows of its own, which all methods share. Contexts are always right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from ma_sbi import HashEncoder, fit_corrector
+from ma_sbi.correctors import (
+    Affine,
+    ComposedCorrector,
+    ForwardCorrector,
+    Point,
+    Ridge,
+)
+from ma_sbi.metrics import gap_closed
+from ma_sbi.mixture import log_prob_mixture, sample_mixture
+from ma_sbi.protocols import AmortizedPosterior, Context, Corrections
+from ma_sbi.randomness import derive
+from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
+from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.models import Models
+from ma_sbi_bench.paper.comparing import Line, closed_share, estimate
+from ma_sbi_bench.paper.words import named
+from ma_sbi_bench.tables.never_worse import LEVELS, coverage, exact_posterior
+from ma_sbi_bench.tasks import Draws, Task, get_task
+from ma_sbi_bench.tasks.signal import Signal
+from ma_sbi_bench.trials.conditions import Condition, draw_world
+
+__all__ = ["METHODS", "WORLDS", "Structural", "lines"]
+
+
+class Known(NamedTuple):
+    """A world.
+
+    Attributes:
+        title: What it is, in a few words.
+        make: Makes its task.
+        simulator: Task and options that its posterior is trained on; None if the posterior
+            is known.
+        exact: Whether Bayes' rule can be evaluated.
+    """
+
+    title: str
+    make: Callable[[], Task]
+    simulator: tuple[str, Mapping[str, Any]] | None = None
+    exact: bool = False
+
+
+SURVEYS = {"layout": "surveys"}
+WORLDS: dict[str, Known] = {
+    "sir_daily": Known(
+        "SIR, daily counts", lambda: get_task("sir_delay"), ("sir_delay", {}), exact=True
+    ),
+    "sir_surveys": Known(
+        "SIR, surveys",
+        lambda: get_task("sir_delay", **SURVEYS),
+        ("sir_delay", SURVEYS),
+        exact=True,
+    ),
+    "ddm_trials": Known("DDM, single trials", lambda: get_task("ddm_trials"), ("ddm", {})),
+    "lag": Known("Signal, lag", lambda: Signal("lag")),
+    "gain": Known("Signal, gain", lambda: Signal("gain")),
+    "saturation": Known("Signal, saturation", lambda: Signal("saturation")),
+    "shift": Known("Signal, shift", lambda: Signal("shift")),
+}
+"""Every world by name; the last has a departure for which a shift is right."""
+NUM_TRIPLES = (100, 500)
+POOL = 3000
+# Candidates of so many rows are scored together, to bound the memory.
+ROWS_AT_ONCE = 20
+
+
+class Given(NamedTuple):
+    """What a corrector may learn from.
+
+    Attributes:
+        rows: Calibration triples.
+        posterior: The posterior that will be corrected.
+        pool: Simulations from the prior.
+        seed: Of the fit.
+    """
+
+    rows: Draws
+    posterior: AmortizedPosterior
+    pool: Tensor
+    seed: int | None
+
+
+Correct = Callable[[Tensor, Context], Corrections]
+
+
+def _affine(given: Given) -> Correct:
+    corrector = ComposedCorrector(HashEncoder(), Affine(), Ridge(), Point())
+    context, x_obs, x_sim = given.rows.context, given.rows.x_obs, given.rows.x_sim
+    return corrector.fit(context, x_obs, x_sim, seed=given.seed).corrections
+
+
+def _forward(given: Given) -> Correct:
+    context, x_obs, x_sim = given.rows.context, given.rows.x_obs, given.rows.x_sim
+    corrector = ForwardCorrector(given.pool)
+    return corrector.fit(context, x_obs, x_sim, seed=given.seed).corrections
+
+
+def _chosen(given: Given, *, with_pool: bool) -> Correct:
+    return fit_corrector(
+        given.rows.context,
+        given.rows.x_obs,
+        given.rows.x_sim,
+        posterior=given.posterior,
+        simulations=given.pool if with_pool else None,
+        seed=given.seed,
+    ).corrections
+
+
+def _nothing(given: Given) -> Correct:
+    return lambda x, context: Corrections.certain(x)
+
+
+ORACLE, EXACT = "oracle", "exact"
+METHODS: dict[str, Callable[[Given], Correct]] = {
+    "npe": _nothing,
+    "affine": _affine,
+    "forward": _forward,
+    "default, no simulations": lambda given: _chosen(given, with_pool=False),
+    "default": lambda given: _chosen(given, with_pool=True),
+    ORACLE: _nothing,
+}
+"""Ways to correct; the oracle is shown x_sim."""
+
+
+class Structural(Experiment):
+    """Delays, gains, saturation and a shift: NPE, affine, learned forwards, the default."""
+
+    name, title, place, note = named("structural").values()
+
+    def cells(self, budget: Budget) -> Sequence[Cell]:
+        """List every method in every world at every number of triples."""
+        sizes = {"sets": 10, "rows": 200, "draws": 200}
+        if budget.quick:
+            sizes = {"sets": 2, "rows": 20, "draws": 50}
+        return [
+            self.cell(
+                method,
+                task=world,
+                backbone="exact" if known.simulator is None else "maf",
+                seed=seed,
+                num_calibration=num,
+                settings=sizes
+                | {
+                    "simulations": budget.simulations((known.simulator or [""])[0]),
+                    "training": budget.training.get("maf", {}),
+                },
+            )
+            for seed in budget.seeds_of()
+            for world, known in WORLDS.items()
+            for num in (NUM_TRIPLES[:1] if budget.quick else NUM_TRIPLES)
+            for method in (*METHODS, *([EXACT] if known.exact else []))
+        ]
+
+    def backbones(self, cell: Cell) -> Sequence[Backbone]:
+        """Name the posterior, where it has to be trained."""
+        simulator = WORLDS[cell.task].simulator
+        if simulator is None or cell.method == EXACT:
+            return ()
+        name, options = simulator
+        settings = cell.settings
+        return (
+            Backbone(
+                name,
+                "maf",
+                cell.seed,
+                settings["simulations"],
+                options,
+                settings["training"],
+            ),
+        )
+
+    def cost(self, cell: Cell) -> float:
+        """Guess seconds: Bayes' rule is slow, then what is fitted many times."""
+        slow = {EXACT: 600.0, "default": 300.0, "default, no simulations": 100.0}
+        return slow.get(cell.method, 30.0)
+
+    def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
+        """Score the method on every calibration set."""
+        task = WORLDS[cell.task].make()
+        condition = Condition(num_calibration=cell.num_calibration or 0, right=1.0)
+        errors, scores, covered = [], [], []
+        for number in range(cell.settings["sets"]):
+            seed = derive(derive(cell.seed, "structural"), f"set {number}")
+            assert seed is not None  # noqa: S101 (it is None for None alone)
+            world = draw_world(task, condition, cell.settings["rows"], seed=seed)
+            if cell.method == EXACT:
+                draws = task.reference(
+                    world.test.x_obs,
+                    cell.settings["draws"],
+                    regime=world.test.regime,
+                    seed=seed,
+                )
+            else:
+                posterior = self._posterior(cell, task, models)
+                given = Given(world.calibration, posterior, _pool(task, cell), seed)
+                draws, score = _draw(cell, given, world.test)
+                scores.append(score)
+            errors.append(_squared_error(task, draws, world.test.theta))
+            covered.append(coverage(draws, world.test.theta))
+        shares = torch.stack(covered, dim=1).flatten().tolist()
+        measured = [
+            Measurement("squared_error", tuple(errors), num_draws=len(draws)),
+            Measurement("coverage", tuple(shares), "central", num_draws=len(draws)),
+        ]
+        return measured + ([Measurement("log_score", tuple(scores))] if scores else [])
+
+    def _posterior(self, cell: Cell, task: Task, models: Models) -> AmortizedPosterior:
+        trained = self.backbones(cell)
+        return models.posterior(trained[0]) if trained else exact_posterior(task)
+
+
+def lines(rows: pd.DataFrame) -> list[Line]:
+    """Make a line for each method in each world: share of the gap, score, coverage."""
+    made = []
+    for place, found in rows.groupby(["task", "num_calibration"], sort=False):
+        world, num = cast("tuple[str, int]", place)
+        by_metric = {metric: _by_method(some) for metric, some in found.groupby("metric")}
+        errors = by_metric["squared_error"]
+        for method, values in errors.items():
+            labels: dict[str, str | int] = {"triples": num, "method": method}
+            score = by_metric.get("log_score", {}).get(method)
+            labels["log score"] = "" if score is None else f"{score.mean():.2f}"
+            cover = by_metric["coverage"][method].reshape(-1, len(LEVELS), len(values))
+            for level, share in zip(LEVELS, cover.mean(axis=(0, 2)), strict=True):
+                labels[f"{level:.0%} intervals cover"] = f"{share:.1%}"
+            closed = None
+            if method not in ("npe", ORACLE) and {"npe", ORACLE} <= set(errors):
+                closed = closed_share(gap_closed(errors["npe"], values, errors[ORACLE]))
+            made.append(
+                Line(
+                    WORLDS[world].title,
+                    labels,
+                    estimate(values, better="lower"),
+                    closed,
+                    metric="squared error",
+                )
+            )
+    return made
+
+
+def _by_method(rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Collect values by method; seeds one after another."""
+    rows = rows.sort_values("seed", kind="stable")
+    return {
+        str(method): np.concatenate(list(some["values"]))
+        for method, some in rows.groupby("method", sort=False)
+    }
+
+
+def _pool(task: Task, cell: Cell) -> Tensor:
+    """Draw simulations from the prior: the first that a posterior was trained on."""
+    return task.draw(POOL, seed=cell.seed).x_sim
+
+
+def _draw(cell: Cell, given: Given, test: Draws) -> tuple[Tensor, float]:
+    """Draw for all test rows, and score the true parameters, some rows at a time."""
+    x = test.x_sim if cell.method == ORACLE else test.x_obs
+    correct = METHODS[cell.method](given._replace(seed=derive(given.seed, "fit")))
+    draws, scores = [], []
+    for start in range(0, len(x), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        shown = correct(x[rows], test.context[rows])
+        seed = derive(given.seed, f"draws {start}")
+        num_draws = cell.settings["draws"]
+        draws.append(sample_mixture(given.posterior, num_draws, shown, seed=seed))
+        scores.append(log_prob_mixture(given.posterior, test.theta[None, rows], shown)[0])
+    return torch.cat(draws, dim=1), torch.cat(scores).mean().item()
+
+
+def _squared_error(task: Task, draws: Tensor, theta: Tensor) -> float:
+    """Return that of the posterior mean, of log theta where theta is positive."""
+    support = task.prior.support
+    if getattr(support, "base_constraint", support) is constraints.positive:
+        draws, theta = draws.log(), theta.log()
+    return (draws.mean(dim=0) - theta).square().mean().item()

@@ -1,0 +1,208 @@
+"""Departures that are learned forwards and inverted on simulations."""
+
+import warnings
+
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+
+from ma_sbi.correctors import FewPairs, ForwardCorrector
+
+NOTES = ["The instrument is new.", "The instrument is worn."]
+
+
+def normal(num, dim, seed):
+    return torch.randn(num, dim, generator=torch.Generator().manual_seed(seed))
+
+
+def pairs(depart, num=100, dim=3, seed=0):
+    """Alternate between nothing and a departure."""
+    x_sim = normal(num, dim, seed)
+    worn = torch.arange(num) % 2 == 1
+    x_obs = torch.where(worn[:, None], depart(x_sim), x_sim)
+    return [NOTES[int(one)] for one in worn], x_obs, x_sim
+
+
+def test_a_shift_is_undone_exactly():
+    data = pairs(lambda x: x + 2)
+    corrector = ForwardCorrector(normal(1000, 3, 9)).fit(*data)
+    new = normal(50, 3, 5)
+    for note, shift in zip(NOTES, (0, 2), strict=True):
+        # Most candidates: a few are there in case that the note is wrong.
+        middle = corrector.corrections(new + shift, note).x.median(dim=0).values
+        torch.testing.assert_close(middle, new, atol=1e-3, rtol=0)
+
+
+def test_observations_may_be_negative_where_simulations_are_not():
+    x_sim, pool, new = (normal(num, 3, num).abs() for num in (100, 1000, 50))
+    corrector = ForwardCorrector(pool).fit(["-"] * 100, x_sim - 5, x_sim)
+    torch.testing.assert_close(corrector.correct(new - 5, "-"), new, atol=1e-3, rtol=0)
+
+
+def test_simulations_in_order_are_no_trouble():
+    context, x_obs, x_sim = pairs(lambda x: 2 * x)
+    pool = normal(4000, 3, 9)
+    pool = pool[pool[:, 0].argsort()]
+    corrector = ForwardCorrector(pool).fit(context, x_obs, x_sim)
+    new = normal(50, 3, 5)
+    torch.testing.assert_close(corrector.correct(2 * new, NOTES[1]), new, atol=0.01, rtol=0)
+
+
+def test_a_departure_that_no_linear_map_undoes_is_undone():
+    data = pairs(lambda x: x / (1 + x.abs()), num=200)
+    corrector = ForwardCorrector(normal(3000, 3, 9)).fit(*data)
+    new = normal(500, 3, 5)
+    left = corrector.correct(new / (1 + new.abs()), NOTES[1]) - new
+    # The best linear map, fitted to the answers, is the bar.
+    seen = torch.cat([torch.ones(500, 1), new / (1 + new.abs())], dim=1)
+    best = new - seen @ torch.linalg.lstsq(seen, new).solution
+    assert left.square().mean() < best.square().mean() / 4
+
+
+def test_many_columns_that_vary_together_can_bend():
+    def signals(num, seed):
+        return normal(num, 1, seed) + 0.05 * normal(num, 60, seed + 1)
+
+    x_sim, pool, new = signals(200, 0), signals(2000, 10), signals(500, 20)
+    corrector = ForwardCorrector(pool).fit(["-"] * 200, x_sim / (1 + x_sim.abs()), x_sim)
+    seen = new / (1 + new.abs())
+    left = corrector.correct(seen, "-") - new
+    seen = torch.cat([torch.ones(500, 1), seen], dim=1)
+    best = new - seen @ torch.linalg.lstsq(seen, new).solution
+    assert left.square().mean() < best.square().mean() / 2
+
+
+def test_candidates_are_draws_of_x_sim_given_x_obs():
+    # x_sim ~ N(0, 1) and x_obs = x_sim + N(0, 1/4): given x_obs, x_sim is normal with mean
+    # 0.8 x_obs and variance 0.2.
+    num = 400
+    x_sim = normal(num, 2, 0)
+    x_obs = x_sim + 0.5 * normal(num, 2, 1)
+    corrector = ForwardCorrector(normal(3000, 2, 9)).fit(["-"] * num, x_obs, x_sim)
+    new = normal(500, 2, 5)
+    found = corrector.corrections(new, "-")
+    # The mean rests on the pairs' residuals: their variance has an error of 7 %, so that
+    # the slope has one of 0.8 * 0.2 * 0.07 and the variance one of 0.2 * 0.8 * 0.07; four
+    # errors, and the regression's own.
+    slope = (found.x.mean(dim=0) * new).sum() / new.square().sum()
+    assert slope.item() == pytest.approx(0.8, abs=4 * 0.8 * 0.2 * 0.07 + 0.03)
+    variance = found.x.var(dim=0).mean().item()
+    assert variance == pytest.approx(0.2, abs=4 * 0.2 * 0.8 * 0.07 + 0.02)
+    torch.testing.assert_close(found.log_weight.exp().sum(dim=0), torch.ones(500))
+
+
+def test_candidates_spread_where_the_noise_is():
+    # The noise grows with x: 0.02 below zero, 0.5 above.
+    def observe(x, noise):
+        return x + torch.where(x > 0, 0.5, 0.02) * noise
+
+    num = 400
+    x_sim = 3 * normal(num, 1, 0)
+    x_obs = observe(x_sim, normal(num, 1, 1))
+    corrector = ForwardCorrector(3 * normal(3000, 1, 9)).fit(["-"] * num, x_obs, x_sim)
+    low, high = corrector.corrections([[-3.0], [3.0]], "-").x.std(dim=0)[:, 0]
+    assert high > 3 * low
+
+
+def test_a_context_without_pairs_of_its_own_gets_the_map_of_all():
+    x_sim = normal(100, 2, 0)
+    corrector = ForwardCorrector(normal(1000, 2, 9)).fit(["-"] * 100, x_sim + 1, x_sim)
+    new = normal(10, 2, 5)
+    torch.testing.assert_close(
+        corrector.correct(new + 1, "something else"), new, atol=1e-3, rtol=0
+    )
+
+
+def test_a_context_that_is_wrong_is_not_ruled_out():
+    # Two regimes, 2 and -2 away. A note that is wrong leaves candidates near the truth.
+    num = 99
+    x_sim = normal(num, 1, 0)
+    sign = 2 * (torch.arange(num) % 2) - 1.0
+    notes = [NOTES[int(one > 0)] for one in sign]
+    corrector = ForwardCorrector(normal(1000, 1, 9)).fit(
+        notes, x_sim + 2 * sign[:, None], x_sim
+    )
+    found = corrector.corrections([[2.0]], NOTES[0])
+    near = found.x[:, 0, 0].abs() < 1
+    weight = found.log_weight[:, 0].exp()
+    assert weight.sum().item() == pytest.approx(1.0)
+    # The note says that 4 was meant. One row in a hundred says otherwise.
+    assert 0.002 < weight[near].sum() < 0.0101
+
+
+def test_few_pairs_of_a_context_do_not_outweigh_all():
+    context, x_obs, x_sim = pairs(lambda x: x)
+    context[0] = "once"
+    corrector = ForwardCorrector(normal(1000, 3, 9)).fit(context, x_obs + 1, x_sim)
+    torch.testing.assert_close(
+        corrector.correct(torch.ones(1, 3), "once"), torch.zeros(1, 3), atol=1e-3, rtol=0
+    )
+
+
+def test_an_observation_is_corrected_alike_in_any_batch():
+    data = pairs(lambda x: x / (1 + x.abs()))
+    corrector = ForwardCorrector(normal(1000, 3, 9)).fit(*data, seed=1)
+    x, notes = data[1][:6], data[0][:6]
+    together = corrector.corrections(x, notes).x
+    alone = corrector.corrections(x[3:4], notes[3:4]).x
+    torch.testing.assert_close(together[:, 3:4], alone, atol=1e-4, rtol=1e-4)
+
+
+def test_the_same_seed_gives_the_same_fit_and_another_does_not():
+    context, x_obs, x_sim = pairs(lambda x: x)
+    x_obs = x_obs + 0.3 * normal(100, 3, 3)
+    first, second, other = (
+        ForwardCorrector(normal(1000, 3, 9)).fit(context, x_obs, x_sim, seed=seed)
+        for seed in (1, 1, 2)
+    )
+    found = [one.corrections(x_obs, context).x for one in (first, second, other)]
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_counts_are_not_imagined_below_zero():
+    rate = 2 * torch.rand(700, 8, generator=torch.Generator().manual_seed(0))
+    counts = torch.poisson(rate, generator=torch.Generator().manual_seed(1))
+    x_sim, pool = counts[:100], counts[100:]
+    # Seen with noise around few counts: what is imagined would often be negative.
+    x_obs = (x_sim + normal(100, 8, 2).round()).clamp(min=0)
+    corrector = ForwardCorrector(pool).fit(["-"] * 100, x_obs, x_sim)
+    assert corrector.ways_back_[None].features.centre.min() > x_obs.mean(dim=0).min() / 2
+
+
+def test_bad_input_gets_a_sentence():
+    context, x_obs, x_sim = pairs(lambda x: x + 1)
+    pool = normal(1000, 3, 9)
+    with pytest.raises(ValueError, match="499 simulations are too few"):
+        ForwardCorrector(pool[:499]).fit(context, x_obs, x_sim)
+    elsewhere = pool + torch.tensor([0.0, 100.0, 0.0])
+    with pytest.raises(
+        ValueError, match=r"do not overlap with x_sim: in column 1 .* units"
+    ):
+        ForwardCorrector(elsewhere).fit(context, x_obs, x_sim)
+    with pytest.raises(ValueError, match="same columns"):
+        ForwardCorrector(pool[:, :2]).fit(context, x_obs, x_sim)
+    with pytest.raises(ValueError, match="num_candidates must be a positive integer"):
+        ForwardCorrector(pool, 0).fit(context, x_obs, x_sim)
+    with pytest.raises(NotFittedError, match="call fit first"):
+        ForwardCorrector(pool).corrections(x_obs, context)
+
+
+@pytest.mark.parametrize("num", [1, 2, 7])
+def test_few_pairs_tell_a_shift_and_a_warning_says_so(num):
+    x_sim, pool = normal(num, 3, 0), normal(1000, 3, 9)
+    with pytest.warns(FewPairs, match=f"{num} pairs for 3 columns: at most a shift"):
+        corrector = ForwardCorrector(pool).fit(["-"] * num, x_sim + 2, x_sim)
+    new = normal(5, 3, 5)
+    torch.testing.assert_close(corrector.correct(new + 2, "-"), new, atol=1e-3, rtol=0)
+
+
+def test_a_linear_map_of_more_columns_than_pairs_is_warned_of():
+    dim = 30
+    x_sim, pool = normal(20, dim, 0), normal(1000, dim, 9)
+    turned = torch.linalg.qr(normal(dim, dim, 1)).Q
+    with pytest.warns(FewPairs, match="20 pairs for 30 columns"):
+        ForwardCorrector(pool).fit(["-"] * 20, x_sim + 0.3 * x_sim @ turned, x_sim)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FewPairs)
+        ForwardCorrector(pool).fit(["-"] * 20, x_sim + 1, x_sim)
