@@ -1,10 +1,14 @@
 """Departures that are learned forwards, as one of the things that can be chosen."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
 from ma_sbi import fit_corrector
 from ma_sbi.choosing import PROPOSALS
+from ma_sbi.choosing.calibration import read_calibration
 from ma_sbi.choosing.noise import find_noise
 
 NAME = "learned forwards"
@@ -75,11 +79,12 @@ def test_draws_of_a_density_are_simulations_too():
 
 def test_it_needs_pairs_and_a_pool():
     proposal = PROPOSALS[NAME]
-    pool = normal(1000, 4, 9)
-    assert proposal.suits(100, 4, paired=True, pool=pool)
-    assert not proposal.suits(100, 4, paired=True)
-    assert not proposal.suits(100, 4, paired=False, pool=pool)
-    assert not proposal.suits(19, 4, paired=True, pool=pool)
+    data, _ = read_calibration(*saturated(40), None, None)
+    whole = replace(data, pool=normal(1000, 4, 9))
+    assert proposal.suits(whole)
+    assert not proposal.suits(data)
+    assert not proposal.suits(replace(whole, paired=False))
+    assert not proposal.suits(whole.take(np.arange(19)))
     assert not proposal.is_forward
 
 
