@@ -329,7 +329,9 @@ class ResidualFit:
         variance = (column * (atoms - mean).square()).sum(dim=0) / freedom
         # Noise alone varies from pool to pool, by sqrt(2 / n) of its variance.
         is_noise = variance <= (1 + CLEAR * (2 * error).sqrt()) * self.noise
-        variance = torch.where(is_noise, self.noise, variance)
+        # Infinite noise says that all spread is noise, of which the size is not known.
+        known = is_noise & self.noise.isfinite()
+        variance = torch.where(known, self.noise, variance)
         departure = (1 - self.noise / variance.clamp(min=1e-200)).clamp(min=0)
         return mean + departure.sqrt() * (atoms - mean), (error * variance).sqrt()
 
