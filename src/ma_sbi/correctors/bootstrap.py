@@ -290,29 +290,29 @@ class ResidualFit:
         # Residuals that would practically never be drawn are left out.
         rows = (shares > 1e-6 * shares.max()).nonzero().flatten()
         departures, shares = self.atoms[rows], shares[rows] / shares[rows].sum()
-        noisy = bool(self.noise.any())
-        if len(rows) <= self.num_draws and not noisy:
+        error = torch.zeros_like(departures[0])
+        if self.noise.any():
+            departures, error = self._without_noise(departures, shares, weight)
+        num, spreads = self.num_draws, bool(error.any())
+        if len(rows) <= num and not spreads:
             return departures, shares
         # The same random numbers for every context: what is drawn for a context does not
         # depend on the other contexts of the call.
         rng = generator(self.seed, shares.device)
-        times = self.num_draws // len(rows)
+        times = num // len(rows)
         if times == 0:
-            pick = torch.multinomial(
-                shares, self.num_draws, replacement=True, generator=rng
-            )
-            drawn = torch.full_like(shares[pick], 1 / self.num_draws)
+            pick = torch.multinomial(shares, num, replacement=True, generator=rng)
+            drawn = torch.full_like(shares[pick], 1 / num)
         else:
             pick = torch.arange(len(rows), device=rows.device).repeat(times)
             drawn = shares[pick] / times
-        if noisy:
-            spread, error = self._without_noise(departures, shares, weight)
-            around = torch.randn(len(pick), len(error), generator=rng, device=error.device)
-            around = around.to(error)
-            around -= drawn @ around
-            around /= (drawn @ around.square()).sqrt().clamp(min=1e-12)
-            return spread[pick] + error * around, drawn
-        return departures[pick], drawn
+        if not spreads:
+            return departures[pick], drawn
+        around = torch.randn(len(pick), len(error), generator=rng, device=error.device)
+        around = around.to(error)
+        around -= drawn @ around
+        around /= (drawn @ around.square()).sqrt().clamp(min=1e-12)
+        return departures[pick] + error * around, drawn
 
     def _without_noise(
         self, atoms: Tensor, shares: Tensor, weight: Tensor
