@@ -97,6 +97,20 @@ def test_the_simulators_noise_shows_what_moments_cannot():
     assert sum(with_it) > sum(without)
 
 
+@pytest.mark.parametrize("factor", [0.5, 0.8])
+def test_the_simulators_noise_may_be_known_roughly(factor):
+    """It is learned from few rows, and may be wrong in one column more than in others."""
+    known = NOISE**2 * factor * torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0]).double()
+    x_obs, x_sim = simulate(1), simulate(2)[:, None]
+    sets = [slice(start, start + 16) for start in range(0, N, 16)]
+    found = [find_noise(x_obs[few], x_sim[few], NONE[few], known).found for few in sets]
+    assert sum(found) > 16
+    # Far larger or smaller it is something else.
+    without = [find_noise(x_obs[few], x_sim[few], NONE[few]).found for few in sets]
+    far = [find_noise(x_obs[few], x_sim[few], NONE[few], 20 * known).found for few in sets]
+    assert far == without
+
+
 def test_residuals_that_repeat_are_regimes():
     few, codes = slice(0, 12), torch.arange(12) % 3
     known = torch.full((DIM,), NOISE**2).double()

@@ -23,8 +23,9 @@ __all__ = ["Noise", "find_noise", "simulator_noise"]
 
 # Standard errors by which a moment must differ from what it is compared with.
 CLEAR = 3.0
-# The simulator's noise is known up to this share.
-ABOUT = 0.25
+# Logarithm of the factor up to which the variance of the simulator's noise is known: it is
+# learned from few rows, and may differ from one to another.
+ABOUT = 1.0
 # Parameters up to which the simulator may be quadratic in them.
 MOST_CURVED = 10
 # Rows of a context from which it has a map from x_sim to x_obs.
@@ -92,7 +93,7 @@ def find_noise(
     ``var(x_obs) - var(x_sim)`` is the variance of the departure, and so is
     ``var(x_obs - x_sim)``; if x_sim has noise of its own, only the first is. (An x_obs that
     varies clearly less than x_sim has another cause, such as a gain.) And the simulator's
-    noise, if it is known: ``x_obs - x_sim`` varies twice as much in every column.
+    noise, if it is known: ``x_obs - x_sim`` varies about twice as much.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``.
@@ -148,8 +149,7 @@ def _unshared(
         return none + (1 - departing)
     if known is None or _repeats(observed - simulated):
         return none
-    ratio = residual / known.clamp(min=1e-12)
-    alike = _near_one(ratio.mean(dim=1)) and all(map(_near_one, ratio.T))
+    alike = _near_one((residual / known.clamp(min=1e-12)).mean(dim=1))
     impossible = excess.mean() > -known.mean() + CLEAR * error
     return torch.ones_like(none) if alike and not impossible else none
 
@@ -184,7 +184,7 @@ def _repeats(residual: Tensor) -> bool:
 
 
 def _near_one(ratio: Tensor) -> bool:
-    """Tell whether the mean could be one, for what is known to about a quarter."""
+    """Tell whether the mean could be one, for what is known up to a factor."""
     mean = ratio.mean().clamp(min=1e-12)
     error = (ratio.std() / len(ratio) ** 0.5 / mean).item()
     return abs(mean.log().item()) < ABOUT + 2 * error
