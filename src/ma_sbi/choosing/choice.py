@@ -90,7 +90,9 @@ def choose(
         slack = min(2 * gain[1], MOST_SLACK) + 1 / num_rows
         use = gain[0] > (slack if doubted else -slack)
     (seen, seen_alone), (unseen, unseen_alone) = (
-        _stack_all(first.at(rows), last.at(rows), forward, weight, use, blurred=blurred)
+        _stack_all(
+            first.at(rows), last.at(rows), forward, weight, evidence=use, blurred=blurred
+        )
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)
     )
     if num_contexts > 1:
@@ -141,8 +143,8 @@ def _stack_all(
     last: Scores,
     forward: Tensor,
     weight: Tensor,
-    evidence: bool,  # noqa: FBT001
     *,
+    evidence: bool,
     blurred: bool,
 ) -> tuple[Tensor, float]:
     """Weigh "nothing departs", the mixture of forward proposals, and each other one.

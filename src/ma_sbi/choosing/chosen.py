@@ -77,9 +77,8 @@ class ChosenCorrector(BaseCorrector):
         x = as_matrix(x, "x", dim=self.dim_x)
         entries = as_entries(context, num_rows=len(x))
         seen = self._seen(entries)
-        outlying = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        if self.outliers is not None:
-            outlying = self.outliers.among(x)
+        none = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        outlying = none if self.outliers is None else self.outliers.among(x)
         each, forward = [], []
         for part in self.parts:
             share = torch.where(seen, part.seen, part.unseen).to(x).masked_fill(outlying, 0)
