@@ -7,7 +7,8 @@ import torch
 from sklearn.base import BaseEstimator
 
 from ma_sbi import HashEncoder, fit_corrector
-from ma_sbi.choosing import ENCODINGS
+from ma_sbi.choosing import ENCODINGS, PROPOSALS
+from ma_sbi.choosing.calibration import read_calibration
 from ma_sbi.encoders import CategoryEncoder, NumberEncoder
 from ma_sbi.reading import read_context
 
@@ -104,3 +105,35 @@ def test_texts_of_a_table_are_read_as_text():
     text = dict(enumerate(type(e) for _, e, _ in as_text.transformers))
     assert usual == {0: CategoryEncoder, 1: NumberEncoder, 2: CategoryEncoder}
     assert text == {0: HashEncoder, 1: NumberEncoder, 2: HashEncoder}
+
+
+class Refuses(LastWord):
+    """Reads nothing."""
+
+    def fit(self, context, y=None):
+        raise ValueError("this script is unknown")
+
+
+def test_an_encoder_that_refuses_the_contexts_is_left_out(monkeypatch):
+    monkeypatch.setitem(ENCODINGS, "refuses", lambda reading: Refuses())
+    context = WORDINGS * 6
+    found = fit_corrector(context, *departures(context, [1.0] * 108), seed=0)
+    *_, last = found.why.read
+    assert (last.name, last.chosen, last.score) == ("refuses", False, None)
+    assert "refuses not read: this script is unknown" in found.why.reasons
+
+
+def test_if_every_encoder_refuses_the_first_says_why(monkeypatch):
+    for name in ENCODINGS:
+        monkeypatch.setitem(ENCODINGS, name, lambda reading: Refuses())
+    context = WORDINGS * 6
+    with pytest.raises(ValueError, match="this script is unknown"):
+        fit_corrector(context, *departures(context, [1.0] * 108), seed=0)
+
+
+def test_how_many_regimes_were_found_is_told():
+    context = WORDINGS * 6
+    shift = [2.0 if "hot" in text else -2.0 for text in context]
+    data, _ = read_calibration(context, *departures(context, shift), None, None)
+    proposal = PROPOSALS["shift by regime"]
+    assert proposal.tell(proposal.fit(HashEncoder(), data, 0)) == ["2 regimes found"]

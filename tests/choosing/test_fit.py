@@ -14,6 +14,7 @@ from torch.distributions import Independent, Normal
 
 from ma_sbi import CategoryEncoder, HashEncoder, ShiftCorrector, fit_corrector
 from ma_sbi.choosing import PROPOSALS, ChosenCorrector, Proposal, held_out
+from ma_sbi.choosing.proposals import RegimeShift
 from ma_sbi.correctors import Ridge, UnseenContext
 from ma_sbi.correctors.located import RidgeWithResiduals
 from tests.some_posteriors import NOISE as SBI_NOISE
@@ -23,7 +24,7 @@ from tests.worlds import World, exact
 
 N = 60
 # What is tried with pairs alone.
-PAIRED = [name for name, one in PROPOSALS.items() if type(one) is Proposal]
+PAIRED = [name for name, one in PROPOSALS.items() if type(one) in (Proposal, RegimeShift)]
 
 
 def log_density(x):

@@ -40,6 +40,12 @@ def test_it_is_chosen_where_nothing_else_is_right(chosen):
     assert weights(chosen)[NAME] > 0.9
 
 
+def test_it_tells_which_maps_it_found(chosen):
+    (told,) = (one for one in chosen.why.reasons if one.startswith(NAME))
+    assert "curve in every column (1 of 2 contexts)" in told
+    assert told.endswith("(all rows together)")
+
+
 def test_it_is_closer_than_what_could_be_chosen_without(chosen):
     before = fit_corrector(*saturated(100), seed=0)
     assert NAME not in weights(before)

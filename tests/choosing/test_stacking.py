@@ -78,6 +78,12 @@ def test_a_copy_is_dropped_and_the_simpler_one_kept():
     assert weight.tolist() == [1.0, 0.0, 0.0]
 
 
+def test_a_copy_adds_nothing_beside_bad_ones():
+    good = scores(1)
+    weight = drop_idle(torch.cat([good - 9.0, good - 8.0, good, good]), 1e-3)
+    assert weight.tolist() == [0.0, 0.0, 1.0, 0.0]
+
+
 def test_components_that_explain_different_rows_are_kept():
     each = torch.zeros(3, 60, 1)
     each[0, 30:] = each[1, :30] = -3.0

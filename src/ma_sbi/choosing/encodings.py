@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from sklearn.base import clone
@@ -60,45 +60,62 @@ A new one joins by being put here.
 
 def choose_encoder(
     data: Calibration, target: Target, seed: int | None
-) -> tuple[Encoder, tuple[Read, ...]]:
+) -> tuple[Encoder, EncodingTable, tuple[Read, ...]]:
     """Choose the encoder under which a regression predicts contexts left out best.
 
     The first that suits is kept unless another is better by more than a standard error over
     contexts.
 
     Returns:
-        The encoder, not fitted, and what was tried.
+        The encoder, not fitted; all contexts as it encodes them; and what was tried.
+
+    Raises:
+        ValueError: If every encoder refuses these contexts.
     """
     reading = read_context(data.entries)
     if reading.missing.all():
-        return NoContext(), ()
+        return NoContext(), tabulate(NoContext(), data), ()
     found = ((name, make(reading)) for name, make in ENCODINGS.items())
     # Several names may mean the same for this context: the last is the most specific.
     named = {repr(one): (name, one) for name, one in found if one is not None}
     tried = dict(named.values())
-    names = list(tried)
-    if len(tried) == 1 or data.codes.max() == 0:
-        return tried[names[0]], (Read(names[0], repr(tried[names[0]])),)
-    gains = _gains(data, tried, target, seed)
+    if data.num_contexts == 1:
+        tried = dict([next(iter(tried.items()))])
+    tables: dict[str, EncodingTable] = {}
+    refused: dict[str, ValueError] = {}
+    for name, encoder in tried.items():
+        try:
+            tables[name] = tabulate(encoder, data)
+        except ValueError as refusal:
+            refused[name] = refusal
+    if not tables:
+        raise next(iter(refused.values()))
+    names = list(tables)
+    read = [
+        Read(name, repr(tried[name]), chosen=False, refused=str(refusal))
+        for name, refusal in refused.items()
+    ]
+    if len(tables) == 1:
+        read.insert(0, Read(names[0], repr(tried[names[0]])))
+        return tried[names[0]], tables[names[0]], tuple(read)
+    gains = _gains(data, list(tables.values()), target, seed)
     mean = gains.mean(dim=1)
     error = gains.std(dim=1) / gains.shape[1] ** 0.5
     best = int(mean.argmax())
     best = best if mean[best] > error[best] else 0
-    read = tuple(
+    scored = [
         Read(name, repr(tried[name]), mean[i].item(), error[i].item(), i == best)
         for i, name in enumerate(names)
-    )
-    return tried[names[best]], read
+    ]
+    return tried[names[best]], tables[names[best]], (*scored, *read)
 
 
 def _gains(
-    data: Calibration, tried: Mapping[str, Encoder], target: Target, seed: int | None
+    data: Calibration, tables: Sequence[EncodingTable], target: Target, seed: int | None
 ) -> Tensor:
     """Score each encoder minus the first on contexts left out, ``(num, num_contexts)``."""
     regression = PROPOSALS["shift by regression"]
-    makers = [
-        partial(regression.fit, tabulate(encoder, data)) for encoder in tried.values()
-    ]
+    makers = [partial(regression.fit, table) for table in tables]
     held_out = hold_out(makers, data.by_number(), [target], None, seed, rows=False)
     score = held_out.scores[0].plain.mean(dim=2)
     codes = held_out.codes.unique(return_inverse=True)[1]

@@ -145,8 +145,10 @@ def fit_corrector(
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
     read: tuple[Read, ...] = ()
     if encoder is None:
-        encoder, read = choose_encoder(data, targets[0], derive(seed, "encoders"))
-    table = tabulate(encoder, data)
+        encoder, table, read = choose_encoder(data, targets[0], derive(seed, "encoders"))
+        reasons += [f"{one.name} not read: {one.refused}" for one in read if one.refused]
+    else:
+        table = tabulate(encoder, data)
     held_out = hold_out(
         [partial(proposal.fit, table) for proposal in tried.values()],
         data.by_number(),
@@ -185,13 +187,14 @@ def fit_corrector(
         outliers = Outliers.beyond(data.x_obs, x_sim)
         reasons.append("an observation as far away as they are may be any simulation")
     weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
-    parts = [
-        Part(name, proposal.fit(encoder, data, seed), seen, unseen, bool(ahead))
-        for (name, proposal), (seen, unseen), ahead in zip(
-            tried.items(), weights, forward, strict=True
-        )
-        if max(seen, unseen) > 0
-    ]
+    parts = []
+    for (name, proposal), (seen, unseen), ahead in zip(
+        tried.items(), weights, forward, strict=True
+    ):
+        if max(seen, unseen) > 0:
+            fitted = proposal.fit(encoder, data, seed)
+            parts.append(Part(name, fitted, seen, unseen, bool(ahead)))
+            reasons += [f"{name}: {said}" for said in proposal.tell(fitted)]
     if max(choice.left_alone) > 0:
         parts.append(Part(NOTHING, NothingDeparts(), *choice.left_alone, is_forward=False))
     why = Why(

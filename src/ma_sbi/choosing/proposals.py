@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,7 @@ __all__ = [
     "Nothing",
     "NothingDeparts",
     "Proposal",
+    "RegimeShift",
 ]
 
 # Candidates of one proposal for one observation.
@@ -109,6 +111,10 @@ class BaseProposal(ABC):
             seed: Makes the fit repeatable.
         """
 
+    def tell(self, fitted: Any) -> Sequence[str]:
+        """Say what a fit has found, in a few words; nothing, if it says no more."""
+        return ()
+
 
 class Nothing(BaseProposal):
     """That nothing departs."""
@@ -166,6 +172,14 @@ class Proposal(BaseProposal):
         return x_sim, data.noise.variance
 
 
+class RegimeShift(Proposal):
+    """A shift for each regime that is discovered."""
+
+    def tell(self, fitted: Any) -> Sequence[str]:
+        """Say how many regimes there are."""
+        return [f"{fitted.fitted_.member.shape[1]} regimes found"]
+
+
 class LikeliestShift(Proposal):
     """The shift after which observations are most probable under a density.
 
@@ -204,6 +218,13 @@ class LearnedForwards(BaseProposal):
             warnings.simplefilter("ignore")
             return corrector.fit(data.entries, data.x_obs, data.mean_x_sim, seed=seed)
 
+    def tell(self, fitted: Any) -> Sequence[str]:
+        """Say which maps were found."""
+        own = Counter(name for code, name in fitted.maps_.items() if code is not None)
+        total = len(fitted.known_)
+        said = [f"{name} ({count} of {total} contexts)" for name, count in own.items()]
+        return ["; ".join([*said, f"{fitted.maps_[None]} (all rows together)"])]
+
 
 def _pools(width: float) -> Callable[[Tensor], Fitting]:
     return lambda noise: ResidualPools(NUM_DRAWS, width, noise=noise)
@@ -235,7 +256,7 @@ PROPOSALS: dict[str, BaseProposal] = {
     "shift by context": Proposal(
         "a shift, the departures seen under the context", Shift(), _pools(0.0)
     ),
-    "shift by regime": Proposal(
+    "shift by regime": RegimeShift(
         "a shift, the departures of the regime that the context reads like",
         Shift(),
         lambda noise: Regimes(NUM_DRAWS, noise=noise),

@@ -40,6 +40,7 @@ class Read:
             None if there was nothing to compare.
         error: Its standard error over contexts.
         chosen: Whether it is the one that is used.
+        refused: Why it could not read these contexts, if so.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Read:
     score: float | None = None
     error: float | None = None
     chosen: bool = True
+    refused: str = ""
 
 
 @dataclass(frozen=True)
