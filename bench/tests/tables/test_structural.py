@@ -11,7 +11,13 @@ from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Measurement
 from ma_sbi_bench.engine.store import Store
-from ma_sbi_bench.tables.structural import METHODS, WORLDS, Structural, lines
+from ma_sbi_bench.tables.structural import (
+    LEARN_NOTHING,
+    METHODS,
+    WORLDS,
+    Structural,
+    lines,
+)
 from ma_sbi_bench.tasks.signal import Signal
 from ma_sbi_bench.trials.conditions import Condition, draw_world
 
@@ -28,7 +34,9 @@ def test_every_method_is_in_every_world_at_both_sizes():
         expected = {*METHODS, "exact"} if known.exact else set(METHODS)
         found = cells_of(world, Budget(), expected)
         assert {(c.method, c.num_calibration) for c in found} == {
-            (method, num) for method in expected for num in (100, 500)
+            (method, num)
+            for method in expected
+            for num in ((0,) if method in LEARN_NOTHING else (100, 500))
         }
 
 
@@ -41,7 +49,8 @@ def test_there_are_as_many_rows_and_sets_as_the_bar_asks_for():
 def test_methods_of_a_place_differ_in_nothing_but_the_method():
     for world in WORLDS:
         found = cells_of(world)
-        assert len({replace(cell, method="").key for cell in found}) == 1
+        same = {replace(cell, method="", num_calibration=0).key for cell in found}
+        assert len(same) == 1
 
 
 def test_posteriors_are_trained_where_none_is_known():
@@ -123,6 +132,7 @@ def test_lines_show_the_pooled_share_and_all_levels(tmp_path):
     # From 4 in all to 1: 4 - 1.3 of 4 - 1.
     assert found["forward"].closed.value == pytest.approx(100 * 2.7 / 3)
     assert found["npe"].closed is None
+    assert (found["npe"].labels["triples"], found["forward"].labels["triples"]) == ("", 100)
     assert found["forward"].labels["log score"] == "1.50"
     assert found["forward"].labels["95% intervals cover"] == "95.5%"
     assert found["forward"].labels["50% intervals cover"] == "50.0%"

@@ -1,7 +1,8 @@
 """Departures that are simple forwards: learned forwards, beside the affine correction.
 
-A cell is a method in a world with a number of triples. It holds several calibration sets,
-each with test rows of its own, which all methods share. Contexts are always right.
+A cell is a method in a world with a number of triples, none for what learns from none. It
+holds several calibration sets, each with test rows of its own, which all methods and
+numbers share. Contexts are always right.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from ma_sbi_bench.tasks import Draws, Task, get_task
 from ma_sbi_bench.tasks.signal import Signal
 from ma_sbi_bench.trials.conditions import Condition, draw_world
 
-__all__ = ["METHODS", "WORLDS", "Structural", "lines"]
+__all__ = ["LEARN_NOTHING", "METHODS", "WORLDS", "Structural", "lines"]
 
 
 class Known(NamedTuple):
@@ -138,6 +139,7 @@ METHODS: dict[str, Callable[[Given], Correct]] = {
     ORACLE: _nothing,
 }
 """Ways to correct; the oracle is shown x_sim."""
+LEARN_NOTHING = ("npe", ORACLE, EXACT)
 
 
 class Structural(Experiment):
@@ -165,8 +167,12 @@ class Structural(Experiment):
             )
             for seed in budget.seeds_of()
             for world, known in WORLDS.items()
-            for num in (NUM_TRIPLES[:1] if budget.quick else NUM_TRIPLES)
             for method in (*METHODS, *([EXACT] if known.exact else []))
+            for num in (
+                (0,)
+                if method in LEARN_NOTHING
+                else (NUM_TRIPLES[:1] if budget.quick else NUM_TRIPLES)
+            )
         ]
 
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
@@ -195,7 +201,7 @@ class Structural(Experiment):
     def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Score the method on every calibration set."""
         task = WORLDS[cell.task].make()
-        condition = Condition(num_calibration=cell.num_calibration or 0, right=1.0)
+        condition = Condition(num_calibration=cell.num_calibration or 1, right=1.0)
         errors, scores, covered = [], [], []
         for number in range(cell.settings["sets"]):
             seed = derive(derive(cell.seed, "structural"), f"set {number}")
@@ -230,23 +236,24 @@ class Structural(Experiment):
 def lines(rows: pd.DataFrame) -> list[Line]:
     """Make a line for each method in each world: share of the gap, score, coverage."""
     made = []
-    for place, found in rows.groupby(["task", "num_calibration"], sort=False):
-        world, num = cast("tuple[str, int]", place)
-        by_metric = {metric: _by_method(some) for metric, some in found.groupby("metric")}
+    for world, found in rows.groupby("task", sort=False):
+        by_metric = {metric: _by_place(some) for metric, some in found.groupby("metric")}
         errors = by_metric["squared_error"]
-        for method, values in errors.items():
-            labels: dict[str, str | int] = {"triples": num, "method": method}
-            score = by_metric.get("log_score", {}).get(method)
+        npe, oracle = (errors.get((0, method)) for method in ("npe", ORACLE))
+        for (num, method), values in errors.items():
+            labels: dict[str, str | int] = {"triples": num or "", "method": method}
+            score = by_metric.get("log_score", {}).get((num, method))
             labels["log score"] = "" if score is None else f"{score.mean():.2f}"
-            cover = by_metric["coverage"][method].reshape(-1, len(LEVELS), len(values))
-            for level, share in zip(LEVELS, cover.mean(axis=(0, 2)), strict=True):
+            cover = by_metric["coverage"][num, method]
+            cover = cover.reshape(-1, len(LEVELS), len(values)).mean(axis=(0, 2))
+            for level, share in zip(LEVELS, cover, strict=True):
                 labels[f"{level:.0%} intervals cover"] = f"{share:.1%}"
             closed = None
-            if method not in ("npe", ORACLE) and {"npe", ORACLE} <= set(errors):
-                closed = closed_share(gap_closed(errors["npe"], values, errors[ORACLE]))
+            if method not in ("npe", ORACLE) and npe is not None and oracle is not None:
+                closed = closed_share(gap_closed(npe, values, oracle))
             made.append(
                 Line(
-                    WORLDS[world].title,
+                    WORLDS[str(world)].title,
                     labels,
                     estimate(values, better="lower"),
                     closed,
@@ -256,12 +263,12 @@ def lines(rows: pd.DataFrame) -> list[Line]:
     return made
 
 
-def _by_method(rows: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Collect values by method; seeds one after another."""
+def _by_place(rows: pd.DataFrame) -> dict[tuple[int, str], np.ndarray]:
+    """Collect values by number of triples and method; seeds one after another."""
     rows = rows.sort_values("seed", kind="stable")
     return {
-        str(method): np.concatenate(list(some["values"]))
-        for method, some in rows.groupby("method", sort=False)
+        cast("tuple[int, str]", place): np.concatenate(list(some["values"]))
+        for place, some in rows.groupby(["num_calibration", "method"], sort=False)
     }
 
 
