@@ -121,3 +121,12 @@ def test_rows_that_share_theta_are_not_another_population():
         doubted += any("another population" in why for why in corrector.why.reasons)
     # One of 8 at the level 0.005 has a probability of 4 %, two of 0.07 %.
     assert doubted <= 1
+
+
+def test_fewer_rows_than_columns_are_named():
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(20, 25, generator=rng)
+    why = fit_corrector(NOTES[:20], x_sim + 1, x_sim, seed=0).why
+    assert any(said.startswith("20 rows for 25 columns: ") for said in why.reasons)
+    why = fit_corrector(NOTES[:20], x_sim[:, :20] + 1, x_sim[:, :20], seed=0).why
+    assert not any("columns" in said for said in why.reasons)

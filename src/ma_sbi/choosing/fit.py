@@ -132,6 +132,11 @@ def fit_corrector(
         reasons.append(
             "most contexts occur once: what is learned of one has to carry over to others"
         )
+    if data.paired and len(data) < data.x_obs.shape[1]:
+        reasons.append(
+            f"{len(data)} rows for {data.x_obs.shape[1]} columns: what mixes columns is "
+            "mostly regularisation; more rows, or summaries of fewer columns, help"
+        )
     data = replace(data, pool=_usable(reference, data, reasons))
     if density is not None:
         bounded = _bounded(density, data.mean_x_sim if pool is None else pool.x)
