@@ -1,0 +1,229 @@
+"""Whether rows of observations and simulations belong together, and which is which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from ma_sbi.choosing.population import energy_p_value
+from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
+
+__all__ = ["NotPaired", "Pairing", "examine_pairs"]
+
+# Rows that are compared: the cost is quadratic.
+MOST_ROWS = 400
+NUM_PERMUTATIONS = 499
+# Above this p-value rows are not shown to belong together.
+PAIRED = 0.01
+# Sides are taken for swapped if one test is as clear as this and the other is not at all.
+CLEAR, UNCLEAR = 0.005, 0.05
+# Factor between the spreads of a column beyond which units differ, not reality.
+UNITS = 50.0
+# Columns are taken for reordered if so much of their correlation is found elsewhere.
+REORDERED = 0.5
+
+
+class NotPaired(UserWarning):
+    """Rows of x_obs and x_sim that do not seem to belong together, or not in this way."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What rows of observations and simulations tell of how they belong together.
+
+    Attributes:
+        p_value: Of the test that x_obs and x_sim are independent within contexts.
+        only_noise: Whether x_sim varies by no more than its noise, as in a control run at
+            one setting: then rows are pairs although nothing shows it.
+        swapped: Whether x_obs and x_sim seem to have changed places; None if nothing
+            tells it.
+        order: For each column of x_obs the column of x_sim that it goes with, where that
+            is clearly another one.
+        units: Columns whose spreads differ by more than reality explains.
+    """
+
+    p_value: float
+    only_noise: bool = False
+    swapped: bool | None = None
+    order: tuple[int, ...] | None = None
+    units: tuple[int, ...] = ()
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether a row of x_obs may be compared with the same row of x_sim."""
+        return self.p_value <= PAIRED or self.only_noise
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong, in sentences; none if all is well."""
+        found = []
+        if not self.are_pairs:
+            found.append(
+                "Rows of x_obs and x_sim do not seem to be pairs: within a context they "
+                f"are not seen to depend on each other (p = {self.p_value:.2g}). Row by row, "
+                "x_sim must be simulated at the inputs of x_obs."
+            )
+        if self.swapped:
+            found.append(
+                "x_obs and x_sim seem to be swapped: x_sim behaves as observations do, "
+                "and x_obs as simulations."
+            )
+        if self.order is not None:
+            found.append(
+                "Columns of x_obs and x_sim seem to be in different orders: those of x_obs "
+                f"go with columns {', '.join(map(str, self.order))} of x_sim."
+            )
+        if self.units:
+            found.append(
+                "x_obs and x_sim seem to have different units: their spreads differ by "
+                f"more than a factor of {UNITS:g} in column"
+                f"{'s' if len(self.units) > 1 else ''} {', '.join(map(str, self.units))}."
+            )
+        return tuple(found)
+
+
+def examine_pairs(
+    x_obs: Tensor,
+    x_sim: Tensor,
+    codes: Tensor,
+    *,
+    noise: Tensor | None = None,
+    simulations: Tensor | None = None,
+    seed: int | None = None,
+) -> Pairing:
+    """Look at how rows of observations and simulations belong together.
+
+    Args:
+        x_obs: Observations, shape ``(n, dim_x)``.
+        x_sim: Simulations of the same rows.
+        codes: Number of the context of each row, shape ``(n,)``.
+        noise: Variance of the simulator's noise, shape ``(dim_x,)``, if it is known.
+        simulations: Simulations from the prior, if there are some.
+        seed: Of the permutations.
+    """
+    rng = generator(derive(0 if seed is None else seed, "pairs"))
+    some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS].to(x_obs.device)
+    units = _other_units(x_obs, x_sim)
+    x_obs, x_sim = (x[some].double().cpu() for x in (x_obs, x_sim))
+    codes = codes[some].cpu().unique(return_inverse=True)[1]
+    observed, simulated = (_centre(_ranks(x), codes) for x in (x_obs, x_sim))
+    shuffles = _within(codes, NUM_PERMUTATIONS, rng)
+    return Pairing(
+        _dependence_p_value(observed, simulated, shuffles),
+        noise is not None and _is_noise(x_sim, codes, noise.cpu()),
+        _are_swapped(x_obs, x_sim, codes, simulations, rng, seed),
+        _other_order(observed, simulated),
+        units,
+    )
+
+
+def _ranks(x: Tensor) -> Tensor:
+    """Replace each column by its normal scores, which no outlier dominates."""
+    rank = x.argsort(dim=0).argsort(dim=0).double()
+    # Equal values have equal ranks.
+    for column in range(x.shape[1]):
+        values, place = x[:, column].unique(return_inverse=True)
+        if len(values) < len(x):
+            total = torch.zeros(len(values), dtype=rank.dtype)
+            total.index_add_(0, place, rank[:, column])
+            rank[:, column] = (total / place.bincount())[place]
+    return torch.special.ndtri((rank + 0.5) / len(x))
+
+
+def _centre(x: Tensor, codes: Tensor) -> Tensor:
+    """Subtract the mean of each context; of all rows, if contexts hardly repeat."""
+    count = codes.bincount()
+    if (count > 1).sum() * 2 < len(count):
+        return x - x.mean(dim=0)
+    total = x.new_zeros(len(count), x.shape[1]).index_add_(0, codes, x)
+    return x - (total / count[:, None])[codes]
+
+
+def _within(codes: Tensor, num: int, rng: torch.Generator) -> Tensor:
+    """Draw permutations of rows within contexts, shape ``(num, n)``."""
+    if (codes.bincount() > 1).sum() * 2 < codes.max() + 1:
+        codes = torch.zeros_like(codes)
+    start = codes.argsort(stable=True)
+    noise = torch.rand(num, len(codes), generator=rng)
+    # Sorted by context first, at random within it.
+    shuffled = (codes + noise).argsort(dim=1)
+    result = torch.empty_like(shuffled)
+    result[:, start] = shuffled
+    return result
+
+
+def _dependence_p_value(x: Tensor, y: Tensor, shuffles: Tensor) -> float:
+    """Test independence by the distance covariance (Szekely, Rizzo & Bakirov 2007)."""
+    first, second = (_double_centred(torch.cdist(part, part)) for part in (x, y))
+    found = (first * second).sum()
+    by_chance = torch.stack([(first * second[p][:, p]).sum() for p in shuffles])
+    return ((by_chance >= found).sum().item() + 1) / (len(shuffles) + 1)
+
+
+def _double_centred(distance: Tensor) -> Tensor:
+    mean = distance.mean(dim=0)
+    return distance - mean - mean[:, None] + mean.mean()
+
+
+def _is_noise(x_sim: Tensor, codes: Tensor, noise: Tensor) -> bool:
+    """Tell whether x_sim varies by no more than its noise."""
+    spread = _centre(x_sim, codes).square().mean(dim=0)
+    return bool((spread <= 2 * noise.clamp(min=1e-300)).all())
+
+
+def _are_swapped(
+    x_obs: Tensor,
+    x_sim: Tensor,
+    codes: Tensor,
+    simulations: Tensor | None,
+    rng: torch.Generator,
+    seed: int | None,
+) -> bool | None:
+    """Compare the sides: simulations are like others, whatever their context."""
+    sides = x_obs, x_sim
+    if simulations is not None:
+        pool = simulations.double().cpu()
+        return _only_second([energy_p_value(x, pool, seed) for x in sides])
+    if codes.max() == 0 or codes.max() + 1 > len(codes) / 2:
+        return None
+    return _only_second([_context_p_value(_ranks(x), codes, rng) for x in sides])
+
+
+def _only_second(p_values: list[float]) -> bool | None:
+    first, second = p_values
+    if first > UNCLEAR and second <= CLEAR:
+        return True
+    return False if first <= CLEAR and second > UNCLEAR else None
+
+
+def _context_p_value(x: Tensor, codes: Tensor, rng: torch.Generator) -> float:
+    """Test whether means depend on the context, by permuting it."""
+    x = x - x.mean(dim=0)
+    member = torch.nn.functional.one_hot(codes).double()
+    member = member / member.sum(dim=0).sqrt()
+    orders = [torch.randperm(len(x), generator=rng) for _ in range(NUM_PERMUTATIONS)]
+    between = [(member.T @ x[p]).square().sum() for p in (slice(None), *orders)]
+    return (sum(one >= between[0] for one in between[1:]).item() + 1) / len(between)
+
+
+def _other_order(x: Tensor, y: Tensor) -> tuple[int, ...] | None:
+    """Match columns by their correlation; None if each goes with its own."""
+    if x.shape[1] == 1:
+        return None
+    unit = [part / column_scale(part) for part in (x, y)]
+    correlation = (unit[0].T @ unit[1] / len(x)).abs()
+    place = linear_sum_assignment(-correlation.numpy())[1]
+    found = correlation[torch.arange(len(place)), torch.from_numpy(place)]
+    clearly = found.sum() * (1 - REORDERED) > correlation.diag().sum()
+    return tuple(place.tolist()) if clearly and found.mean() > REORDERED else None
+
+
+def _other_units(x_obs: Tensor, x_sim: Tensor) -> tuple[int, ...]:
+    spread = [(x.quantile(0.75, dim=0) - x.quantile(0.25, dim=0)) for x in (x_obs, x_sim)]
+    factor = (spread[0] / spread[1]).log().abs()
+    differ = factor.isfinite() & (factor > torch.tensor(UNITS).log().item())
+    return tuple(differ.nonzero().flatten().tolist())
