@@ -71,6 +71,7 @@ class Calibration:
         groups: Number of the group of each row, shape ``(n,)``.
         paired: Whether there is a simulation for each observation.
         noise: What of x_obs - x_sim is noise.
+        simulator: Variance of the simulator's noise, shape ``(dim_x,)``, if it is known.
         pool: Simulations from the prior, shape ``(num_simulations, dim_x)``, if they are
             like those of the rows.
         likelihood: Of shifts, where a density takes the place of pairs.
@@ -82,6 +83,7 @@ class Calibration:
     groups: np.ndarray
     paired: bool
     noise: Noise
+    simulator: Tensor | None = None
     pool: Tensor | None = None
     likelihood: ShiftLikelihood | None = None
 
@@ -168,11 +170,13 @@ def read_calibration(
     kept = (~gross).nonzero().flatten().cpu().numpy()
     contexts = torch.as_tensor(distinct(entries)[1][kept], device=observed.device)
     contexts = contexts.unique(return_inverse=True)[1]
+    simulator = None
     if paired:
-        simulator = None
-        if pool is not None and pool.theta is not None:
+        if repeats.shape[1] > 1:
+            simulator = repeats[kept].var(dim=1).mean(dim=0)
+        elif pool is not None and pool.theta is not None:
             simulator = simulator_noise(pool.theta, pool.x).to(observed)
-        elif posterior is not None and repeats.shape[1] == 1 and len(kept) >= FEWEST_ROWS:
+        elif posterior is not None and len(kept) >= FEWEST_ROWS:
             # Parameters drawn at x_sim are to x_sim as those of the prior are.
             x = repeats[kept, 0]
             theta = posterior.sample(NUM_DRAWS, x.float(), seed=derive(seed, "noise"))
@@ -182,7 +186,7 @@ def read_calibration(
         whole = torch.ones_like(observed[0])
         spread = column_scale(observed[kept]).square()
         noise = Noise(whole, spread, spread, "no pairs: all spread is taken for noise")
-    everything = Calibration(entries, observed, repeats, codes, paired, noise)
+    everything = Calibration(entries, observed, repeats, codes, paired, noise, simulator)
     return everything.take(kept), gross.nonzero().flatten()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,7 @@ from ma_sbi.choosing.chosen import ChosenCorrector, Part
 from ma_sbi.choosing.encodings import choose_encoder, tabulate
 from ma_sbi.choosing.held_out import HeldOut, hold_out
 from ma_sbi.choosing.outliers import Outliers
+from ma_sbi.choosing.pairing import NotPaired, examine_pairs
 from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
     NOTHING,
@@ -111,10 +113,32 @@ def fit_corrector(
         posterior = from_sbi(posterior)
     pool = Simulations.read(simulations)
     reference = pool.x if pool is not None else _draw(density, seed)
-    data, gross = read_calibration(
-        context, x_obs, x_sim, pool, groups, posterior, derive(seed, "calibration")
+    read_with = partial(
+        read_calibration,
+        context,
+        x_obs,
+        groups=groups,
+        posterior=posterior,
+        seed=derive(seed, "calibration"),
     )
-    reasons = [data.noise.sentence] if data.paired else ["there are no pairs"]
+    data, gross = read_with(x_sim, pool)
+    problems: tuple[str, ...] = ()
+    if data.paired and len(data) >= FEWEST_ROWS:
+        pairing = examine_pairs(
+            data.x_obs,
+            data.mean_x_sim,
+            torch.from_numpy(data.codes),
+            noise=data.simulator,
+            simulations=reference,
+            seed=seed,
+        )
+        problems = pairing.problems
+        if not pairing.are_pairs:
+            pool = Simulations(data.mean_x_sim) if pool is None else pool
+            data, gross = read_with(None, pool)
+    for problem in problems:
+        warnings.warn(problem, NotPaired, stacklevel=2)
+    reasons = [*problems, data.noise.sentence if data.paired else "there are no pairs"]
     if len(gross):
         first = int(gross[0])
         reasons.append(

@@ -64,8 +64,8 @@ class Pairing:
         if not self.are_pairs:
             found.append(
                 "Rows of x_obs and x_sim do not seem to be pairs: within a context they "
-                f"are not seen to depend on each other (p = {self.p_value:.2g}). Row by row, "
-                "x_sim must be simulated at the inputs of x_obs."
+                f"are not seen to depend on each other (p = {self.p_value:.2g}). A row of "
+                "x_sim must be simulated at the inputs of the same row of x_obs."
             )
         if self.swapped:
             found.append(
@@ -105,7 +105,7 @@ def examine_pairs(
         simulations: Simulations from the prior, if there are some.
         seed: Of the permutations.
     """
-    rng = generator(derive(0 if seed is None else seed, "pairs"))
+    rng = generator(0 if seed is None else derive(seed, "pairs"))
     some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS].to(x_obs.device)
     units = _other_units(x_obs, x_sim)
     x_obs, x_sim = (x[some].double().cpu() for x in (x_obs, x_sim))
@@ -161,7 +161,12 @@ def _dependence_p_value(x: Tensor, y: Tensor, shuffles: Tensor) -> float:
     first, second = (_double_centred(torch.cdist(part, part)) for part in (x, y))
     found = (first * second).sum()
     by_chance = torch.stack([(first * second[p][:, p]).sum() for p in shuffles])
-    return ((by_chance >= found).sum().item() + 1) / (len(shuffles) + 1)
+    return _share_above(by_chance, found)
+
+
+def _share_above(by_chance: Tensor, found: Tensor) -> float:
+    """Return the p-value of a permutation test."""
+    return ((by_chance >= found).sum().item() + 1) / (len(by_chance) + 1)
 
 
 def _double_centred(distance: Tensor) -> Tensor:
@@ -205,9 +210,10 @@ def _context_p_value(x: Tensor, codes: Tensor, rng: torch.Generator) -> float:
     x = x - x.mean(dim=0)
     member = torch.nn.functional.one_hot(codes).double()
     member = member / member.sum(dim=0).sqrt()
-    orders = [torch.randperm(len(x), generator=rng) for _ in range(NUM_PERMUTATIONS)]
-    between = [(member.T @ x[p]).square().sum() for p in (slice(None), *orders)]
-    return (sum(one >= between[0] for one in between[1:]).item() + 1) / len(between)
+    orders = torch.rand(NUM_PERMUTATIONS, len(x), generator=rng).argsort(dim=1)
+    found = (member.T @ x).square().sum()
+    by_chance = torch.stack([(member.T @ x[order]).square().sum() for order in orders])
+    return _share_above(by_chance, found)
 
 
 def _other_order(x: Tensor, y: Tensor) -> tuple[int, ...] | None:

@@ -1,0 +1,130 @@
+"""Whether rows are pairs, which way round, in which order and units."""
+
+import warnings
+
+import pytest
+import torch
+
+from ma_sbi import fit_corrector
+from ma_sbi.choosing.pairing import PAIRED, NotPaired, examine_pairs
+
+SHIFTS = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+NUM_SETS = 60
+
+
+def world(seed, num=80, noise=0.3, shared=True):
+    """Observations that depart by context, simulations, and contexts."""
+    rng = torch.Generator().manual_seed(seed)
+    codes = torch.arange(num) % 3
+    theta = torch.randn(num, 2, generator=rng, dtype=torch.float64)
+    x_sim, x_own = (
+        theta + noise * torch.randn(num, 2, generator=rng, dtype=torch.float64)
+        for _ in range(2)
+    )
+    return (x_sim if shared else x_own) + SHIFTS[codes], x_sim, codes
+
+
+def shuffled(x, seed=0):
+    return x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rows_that_are_pairs(shared):
+    found = examine_pairs(*world(0, shared=shared), seed=0)
+    assert found.are_pairs
+    assert found.problems == ()
+
+
+def test_the_level_of_the_test_holds():
+    # Within a context x_obs and x_sim are independent: p-values are uniform.
+    p_values = []
+    for seed in range(NUM_SETS):
+        x_obs, x_sim, codes = world(seed, num=30)
+        p_values.append(examine_pairs(x_obs, shuffled(x_sim, seed), codes).p_value)
+    below = sum(p <= 0.25 for p in p_values) / NUM_SETS
+    assert abs(below - 0.25) < 4.5 * (0.25 * 0.75 / NUM_SETS) ** 0.5
+
+
+def test_departures_alone_do_not_make_rows_pairs():
+    # Means of contexts move together if both sides depend on the context.
+    x_obs, x_sim, codes = world(1)
+    strangers = world(2)[1] + 5 * SHIFTS[codes]
+    assert not examine_pairs(x_obs + 5 * SHIFTS[codes], strangers, codes).are_pairs
+    assert examine_pairs(x_obs, x_sim, codes).are_pairs
+
+
+def test_dependence_without_correlation_is_seen():
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(200, 1, generator=rng)
+    found = examine_pairs(x_sim.square(), x_sim, torch.zeros(200, dtype=torch.long))
+    assert found.p_value <= PAIRED
+
+
+def test_a_control_run_at_one_setting_is_paired():
+    rng = torch.Generator().manual_seed(0)
+    x_obs, x_sim = (torch.randn(60, 2, generator=rng).double() for _ in range(2))
+    codes = torch.zeros(60, dtype=torch.long)
+    assert not examine_pairs(x_obs, x_sim, codes).are_pairs
+    assert examine_pairs(x_obs, x_sim, codes, noise=torch.ones(2)).are_pairs
+    assert not examine_pairs(x_obs, x_sim, codes, noise=torch.ones(2) / 4).are_pairs
+
+
+def test_sides_that_are_swapped_are_told_by_the_context():
+    x_obs, x_sim, codes = world(3)
+    assert examine_pairs(x_obs, x_sim, codes).swapped is False
+    assert examine_pairs(x_sim, x_obs, codes).swapped is True
+    one = torch.zeros_like(codes)
+    assert examine_pairs(x_sim, x_obs, one).swapped is None
+
+
+def test_sides_that_are_swapped_are_told_by_simulations():
+    x_obs, x_sim, codes = world(4)
+    pool, one = world(5, num=500)[1], torch.zeros_like(codes)
+    assert examine_pairs(x_sim, x_obs + 1, one, simulations=pool).swapped is True
+    assert examine_pairs(x_obs + 1, x_sim, one, simulations=pool).swapped is False
+
+
+def test_columns_in_another_order():
+    x_obs, x_sim, codes = world(6)
+    found = examine_pairs(x_obs, x_sim.flip(1), codes)
+    assert found.order == (1, 0)
+    assert any("different orders" in said for said in found.problems)
+
+
+def test_other_units():
+    x_obs, x_sim, codes = world(7)
+    x_obs[:, 1] *= 1000
+    found = examine_pairs(x_obs, x_sim, codes)
+    assert found.units == (1,)
+    assert any("in column 1." in said for said in found.problems)
+
+
+def notes(codes):
+    return [f"regime {code}" for code in codes]
+
+
+def test_rows_that_are_no_pairs_are_fitted_as_pools():
+    x_obs, x_sim, codes = world(8)
+    context, mixed = notes(codes), shuffled(x_sim)
+    with pytest.warns(NotPaired, match="do not seem to be pairs"):
+        found = fit_corrector(context, x_obs, mixed, seed=0)
+    assert "there are no pairs" in found.why.reasons
+    as_pool = fit_corrector(context, x_obs, simulations=mixed, seed=0)
+    x = torch.zeros(3, 2)
+    torch.testing.assert_close(
+        found.correct(x, notes(range(3))), as_pool.correct(x, notes(range(3)))
+    )
+
+
+def test_a_swap_is_said_by_the_fit():
+    x_obs, x_sim, codes = world(9)
+    with pytest.warns(NotPaired, match="seem to be swapped"):
+        found = fit_corrector(notes(codes), x_sim, x_obs, seed=0)
+    assert any("swapped" in said for said in found.why.reasons)
+
+
+def test_nothing_is_said_of_pairs():
+    x_obs, x_sim, codes = world(10, shared=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_corrector(notes(codes), x_obs, x_sim, seed=0)
