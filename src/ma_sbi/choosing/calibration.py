@@ -71,6 +71,7 @@ class Calibration:
         groups: Number of the group of each row, shape ``(n,)``.
         paired: Whether there is a simulation for each observation.
         noise: What of x_obs - x_sim is noise.
+        theta: True parameters, shape ``(n, dim_theta)``, if they are known.
         simulator: Variance of the simulator's noise, shape ``(dim_x,)``, if it is known.
         pool: Simulations from the prior, shape ``(num_simulations, dim_x)``, if they are
             like those of the rows.
@@ -83,6 +84,7 @@ class Calibration:
     groups: np.ndarray
     paired: bool
     noise: Noise
+    theta: Tensor | None = None
     simulator: Tensor | None = None
     pool: Tensor | None = None
     likelihood: ShiftLikelihood | None = None
@@ -117,6 +119,7 @@ class Calibration:
             x_obs=self.x_obs[rows],
             x_sim=self.x_sim[rows],
             groups=np.unique(self.groups[rows], return_inverse=True)[1],
+            theta=None if self.theta is None else self.theta[rows],
         )
 
 
@@ -127,6 +130,7 @@ def read_calibration(
     pool: Simulations | None,
     groups: Any,
     posterior: Any = None,
+    theta: Any = None,
     seed: int | None = None,
 ) -> tuple[Calibration, Tensor]:
     """Check calibration data.
@@ -138,7 +142,8 @@ def read_calibration(
         pool: Simulations from the prior, or None.
         groups: Group of each row, or None.
         posterior: Where parameters of x_sim are drawn from, to learn the simulator's noise.
-        seed: Of these.
+        theta: True parameters of the rows, or None.
+        seed: Of draws.
 
     Returns:
         The rows that are not gross outliers, and the outliers' numbers.
@@ -165,6 +170,14 @@ def read_calibration(
     num_rows = len(observed)
     entries = as_entries(context, num_rows=num_rows)
     codes = np.arange(num_rows) if groups is None else as_codes(groups, "groups", num_rows)
+    truth = None
+    if theta is not None:
+        truth = as_matrix(theta, "theta", device=device, column=True)
+        if len(truth) != num_rows:
+            raise ValueError(
+                "theta must have one row per observation: expected "
+                f"{num_rows}, got {len(truth)}"
+            )
     paired = x_sim is not None
     gross = find_outliers(observed, repeats.mean(dim=1))
     kept = (~gross).nonzero().flatten().cpu().numpy()
@@ -179,14 +192,16 @@ def read_calibration(
         elif posterior is not None and len(kept) >= FEWEST_ROWS:
             # Parameters drawn at x_sim are to x_sim as those of the prior are.
             x = repeats[kept, 0]
-            theta = posterior.sample(NUM_DRAWS, x.float(), seed=derive(seed, "noise"))
-            simulator = simulator_noise(theta, x)
+            drawn = posterior.sample(NUM_DRAWS, x.float(), seed=derive(seed, "noise"))
+            simulator = simulator_noise(drawn, x)
         noise = find_noise(observed[kept], repeats[kept], contexts, simulator)
     else:
         whole = torch.ones_like(observed[0])
         spread = column_scale(observed[kept]).square()
         noise = Noise(whole, spread, spread, "no pairs: all spread is taken for noise")
-    everything = Calibration(entries, observed, repeats, codes, paired, noise, simulator)
+    everything = Calibration(
+        entries, observed, repeats, codes, paired, noise, truth, simulator
+    )
     return everything.take(kept), gross.nonzero().flatten()
 
 

@@ -48,6 +48,30 @@ class Choice:
     use_evidence: bool
     gain: tuple[float, float] | None
 
+    def improvement(self, held_out: HeldOut, forward: Tensor) -> tuple[float, float]:
+        """Score all proposals together, minus the first, with a standard error.
+
+        Rows whose context was seen count, if there are some.
+        """
+        seen = bool(held_out.seen.any())
+        scores = held_out.scores[-1].at(held_out.seen if seen else ~held_out.seen)
+        weight = self.seen if seen else self.unseen
+        alone = scores.plain.new_tensor(self.left_alone[0 if seen else 1])
+        parts = [alone.log() + scores.plain[0]]
+        parts += [
+            one.log() + each
+            for one, each in zip(weight[~forward], scores.plain[~forward], strict=True)
+        ]
+        if weight[forward].any():
+            mixture = scores.of(forward).together(
+                weight[forward], evidence=self.use_evidence
+            )
+            # With evidence, weights of a mixture are those of its parts.
+            share = weight[forward].sum() if self.use_evidence else torch.ones(())
+            parts.append(share.log() + mixture)
+        gains = (torch.stack(parts).logsumexp(dim=0) - scores.plain[0]).mean(dim=1)
+        return gains.mean().item(), (gains.std() / len(gains) ** 0.5).item()
+
 
 def choose(
     held_out: HeldOut,

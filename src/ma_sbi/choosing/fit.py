@@ -61,6 +61,7 @@ def fit_corrector(
     posterior: Any = None,
     encoder: Encoder | None = None,
     groups: Any = None,
+    theta: Any = None,
     seed: int | None = None,
 ) -> ChosenCorrector:
     r"""Learn how reality departs from the simulator; choose how by held-out rows.
@@ -89,6 +90,8 @@ def fit_corrector(
         encoder: Context to vectors; if None, chosen from ``ma_sbi.choosing.ENCODINGS`` by
             contexts that are left out.
         groups: One label per row; rows that share one are left out together.
+        theta: True parameters of the rows, shape ``(n, dim_theta)``, where they are known:
+            proposals are then judged by them, under the posterior.
         seed: Makes the choice repeatable.
 
     Returns:
@@ -119,6 +122,7 @@ def fit_corrector(
         x_obs,
         groups=groups,
         posterior=posterior,
+        theta=theta,
         seed=derive(seed, "calibration"),
     )
     data, gross = read_with(x_sim, pool)
@@ -190,7 +194,7 @@ def fit_corrector(
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
     elsewhere = evidence and _is_elsewhere(data, reference, seed)
-    blurred = data.paired and data.noise.found and len(targets) > 1
+    blurred = data.paired and data.noise.found and len(targets) > 1 and data.theta is None
     if blurred:
         reasons.append(
             "parameters behind x_sim have its noise, so what is no shift is judged by x_sim"
@@ -234,6 +238,7 @@ def fit_corrector(
         repr(encoder),
         tuple(reasons),
         read,
+        choice.improvement(held_out, forward),
     )
     log_density = density if choice.use_evidence else None
     chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density, outliers)
@@ -283,7 +288,7 @@ def _targets(
     cheap = posterior is not None and not getattr(posterior, "expensive_density", False)
     if not cheap or not has_density(posterior):
         return [simulated]
-    return [simulated, Parameters(posterior, x_sim, seed)]
+    return [simulated, Parameters(posterior, x_sim, seed, data.theta)]
 
 
 def _gaussian(pool: Simulations | None) -> Callable[[Tensor], Tensor]:

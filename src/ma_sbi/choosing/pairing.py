@@ -143,7 +143,7 @@ def _centre(x: Tensor, codes: Tensor) -> Tensor:
     return x - (total / count[:, None])[codes]
 
 
-def _within(codes: Tensor, num: int, rng: torch.Generator) -> Tensor:
+def _within(codes: Tensor, num: int, rng: torch.Generator | None) -> Tensor:
     """Draw permutations of rows within contexts, shape ``(num, n)``."""
     if (codes.bincount() > 1).sum() * 2 < codes.max() + 1:
         codes = torch.zeros_like(codes)
@@ -185,7 +185,7 @@ def _are_swapped(
     x_sim: Tensor,
     codes: Tensor,
     simulations: Tensor | None,
-    rng: torch.Generator,
+    rng: torch.Generator | None,
     seed: int | None,
 ) -> bool | None:
     """Compare the sides: simulations are like others, whatever their context."""
@@ -205,7 +205,7 @@ def _only_second(p_values: list[float]) -> bool | None:
     return False if first <= CLEAR and second > UNCLEAR else None
 
 
-def _context_p_value(x: Tensor, codes: Tensor, rng: torch.Generator) -> float:
+def _context_p_value(x: Tensor, codes: Tensor, rng: torch.Generator | None) -> float:
     """Test whether means depend on the context, by permuting it."""
     x = x - x.mean(dim=0)
     member = torch.nn.functional.one_hot(codes).double()

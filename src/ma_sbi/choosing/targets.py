@@ -57,15 +57,23 @@ def robust(scores: Tensor, floor: Tensor) -> Tensor:
 
 
 class Parameters(Target):
-    """Parameters drawn from the posterior at x_sim."""
+    """Parameters drawn from the posterior at x_sim, or the true ones."""
 
-    words = "parameters drawn from the posterior at x_sim"
-
-    def __init__(self, posterior: Any, x_sim: Tensor, seed: int | None) -> None:
+    def __init__(
+        self,
+        posterior: Any,
+        x_sim: Tensor,
+        seed: int | None,
+        theta: Tensor | None = None,
+    ) -> None:
         self.posterior = posterior.quick() if hasattr(posterior, "quick") else posterior
-        self.theta = posterior.sample(
-            NUM_DRAWS, x_sim.float(), seed=derive(seed, "parameters")
-        )
+        self.words = "the true parameters"
+        if theta is None:
+            self.words = "parameters drawn from the posterior at x_sim"
+            seed_of_draws = derive(seed, "parameters")
+            self.theta = posterior.sample(NUM_DRAWS, x_sim.float(), seed=seed_of_draws)
+        else:
+            self.theta = theta[None]
         rng = generator(derive(seed, "others"))
         few = torch.randperm(len(x_sim), generator=rng)[:NUM_OTHERS]
         self.others = x_sim[few.to(x_sim.device)]

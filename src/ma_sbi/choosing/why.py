@@ -64,6 +64,8 @@ class Why:
         encoder: The encoder in use, as Python prints it.
         reasons: Sentences: what was found in the data, and what followed.
         read: Every encoder that was tried; empty if one was given.
+        gain: Held-out log score per row of all proposals together, minus that of no
+            correction, and its standard error; None if nothing could be scored.
     """
 
     tried: tuple[Tried, ...]
@@ -73,6 +75,7 @@ class Why:
     encoder: str
     reasons: tuple[str, ...]
     read: tuple[Read, ...] = ()
+    gain: tuple[float, float] | None = None
 
     def to_json(self) -> str:
         """Write it as JSON."""
@@ -90,6 +93,9 @@ class Why:
             lines.append(
                 f"{one.name:24}{score:>16}{one.weight:>9.0%}{one.weight_unseen:>13.0%}"
             )
+        if self.gain is not None:
+            together = f"{self.gain[0]:+.2f} ± {self.gain[1]:.2f}"
+            lines.append(f"{'all together':24}{together:>16}")
         return "\n".join([*lines, *(f"- {reason}" for reason in self.reasons)])
 
     def _reading(self) -> str:
