@@ -48,7 +48,7 @@ class RegimeCorrector(FittableCorrector):
     Args:
         encoder: Context to vectors; any scikit-learn transformer.
         num_draws: Most candidates.
-        most_regimes: Largest number of regimes.
+        most_regimes: Largest number of regimes, where departures have noise.
         decide: Whether a new context has its most probable regime alone: nearer the truth
             on average, and wrong without a sign of it.
 
@@ -108,7 +108,7 @@ class Regimes:
 
     Attributes:
         num_draws: Most hypotheses, of all regimes together.
-        most_regimes: Largest number of regimes.
+        most_regimes: Largest number of regimes, where departures have noise.
         noise: Variance of x_obs - x_sim that is no departure, as for
             :class:`~ma_sbi.correctors.ResidualPools`.
         decide: Whether a new context has its most probable regime alone.
@@ -143,19 +143,18 @@ class Regimes:
                 stacklevel=3,
             )
         departures, log_weight = self._pool(triples, share.argmax(dim=1), seed)
-        member = share.new_zeros(len(triples.encoding), num_regimes)
-        member.index_add_(0, triples.codes, share)
-        seen = member.sum(dim=1) > 0
-        encoding, member = triples.encoding[seen], member[seen]
-        member = member / member.sum(dim=1, keepdim=True)
+        rows = share.new_zeros(len(triples.encoding), num_regimes)
+        rows.index_add_(0, triples.codes, share)
+        seen = rows.sum(dim=1) > 0
+        encoding, rows = triples.encoding[seen], rows[seen]
+        # Far from the origin, distances are not exact.
+        origin = encoding.nanmean(dim=0).nan_to_num()
+        encoding = encoding - origin
         there = ~encoding.isnan().any(dim=1)
+        member = rows[there] / rows[there].sum(dim=1, keepdim=True)
+        assignment = assign(encoding[there], member, share.mean(dim=0))
         return RegimeFit(
-            departures,
-            log_weight,
-            encoding,
-            member,
-            assign(encoding[there], member[there], share.mean(dim=0)),
-            self.decide,
+            departures, log_weight, origin, encoding, rows, assignment, self.decide
         )
 
     def _pool(
@@ -163,7 +162,7 @@ class Regimes:
     ) -> tuple[Tensor, Tensor]:
         """Keep departures of each regime, with log weights within it."""
         each = torch.eye(int(regime.max()) + 1).to(triples.delta)
-        pools = ResidualPools(self.num_draws // len(each), noise=self.noise)
+        pools = ResidualPools(max(1, self.num_draws // len(each)), noise=self.noise)
         by_regime = replace(triples, encoding=each, codes=regime)
         coefficients, log_weight, _ = pools.fit(by_regime, seed=seed)(each)
         departures = coefficients[:, :, 0]
@@ -181,16 +180,20 @@ class RegimeFit:
     Attributes:
         departures: Departures of each regime, shape ``(num_draws, num_regimes, dim_x)``.
         log_weight: Their log probabilities within it, shape ``(num_draws, num_regimes)``.
-        encoding: Different contexts that were seen, shape ``(num_contexts, dim_z)``.
-        member: Share of each regime in their rows, shape ``(num_contexts, num_regimes)``.
+        origin: Encoding from which all others are measured, shape ``(dim_z,)``.
+        encoding: Contexts that were seen, measured from it, shape
+            ``(num_contexts, dim_z)``.
+        rows: How many of their rows each regime has, shape
+            ``(num_contexts, num_regimes)``.
         assignment: Reads contexts that were not seen.
         decide: Whether these have their most probable regime alone.
     """
 
     departures: Tensor
     log_weight: Tensor
+    origin: Tensor
     encoding: Tensor
-    member: Tensor
+    rows: Tensor
     assignment: Assignment
     decide: bool
 
@@ -217,7 +220,7 @@ class RegimeFit:
         A missing context that was not seen has the shares of the regimes, and is not
         unlike the others.
         """
-        encoding = encoding.to(self.encoding)
+        encoding = encoding.to(self.origin) - self.origin
         missing = encoding.isnan().any(dim=1)
         probability = self.assignment.share.repeat(len(encoding), 1)
         unlike = torch.zeros_like(missing)
@@ -227,10 +230,11 @@ class RegimeFit:
             best = probability.argmax(dim=1, keepdim=True)
             best = torch.zeros_like(probability).scatter_(1, best, 1.0)
             probability = torch.where((missing | unlike)[:, None], probability, best)
-        same = self._same(encoding, missing)
-        seen = same.any(dim=1)
-        probability[seen] = self.member[same[seen].byte().argmax(dim=1)]
-        return probability, unlike & ~seen
+        # Contexts may be encoded alike: their rows are counted together.
+        rows = self._same(encoding, missing).to(self.rows) @ self.rows
+        total = rows.sum(dim=1, keepdim=True)
+        probability = torch.where(total > 0, rows / total, probability)
+        return probability, unlike & (total[:, 0] == 0)
 
     def _same(self, encoding: Tensor, missing: Tensor) -> Tensor:
         """Tell which contexts are the same, shape ``(n, num_contexts)``."""
