@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import as_entries
-from ma_sbi.correctors.assignment import Assignment, assign
+from ma_sbi.correctors.assignment import MOST_COMPARED, Assignment, assign
 from ma_sbi.correctors.bootstrap import SAME, ResidualPools, rounding_of
 from ma_sbi.correctors.composed import Axes, FittableCorrector, encode
 from ma_sbi.correctors.departures import Shift
@@ -23,12 +23,9 @@ from ma_sbi.validation import as_count
 
 __all__ = ["RegimeCorrector", "RegimeFit", "Regimes", "UnrelatedContext"]
 
-# Contexts whose distances set the unit: their cost is quadratic.
-MOST_COMPARED = 500
-
 
 class UnrelatedContext(UserWarning):
-    """A context that is unlike every one of the calibration set."""
+    """A context that those of the calibration set do not assign to a regime."""
 
 
 class RegimeCorrector(FittableCorrector):
@@ -40,7 +37,8 @@ class RegimeCorrector(FittableCorrector):
     context that was seen has the regimes of its rows. A new one, such as a sentence in
     other words, is assigned to regimes by its encoding, as surely as contexts that were
     left out could be. One that is unlike all contexts gets every regime as often as it
-    occurs, with an :class:`UnrelatedContext` warning.
+    occurs, with an :class:`UnrelatedContext` warning; so does every new one, if contexts
+    that were left out could not be assigned.
 
     For free text use :class:`~ma_sbi.SentenceEncoder`, and at least two, better three,
     wordings of each regime in the calibration set.
@@ -87,8 +85,8 @@ class RegimeCorrector(FittableCorrector):
         """Tell which regimes contexts belong to.
 
         Returns:
-            Probabilities of shape ``(n, num_regimes)``, and which contexts are unlike all
-            that were seen, shape ``(n,)``.
+            Probabilities of shape ``(n, num_regimes)``, and which contexts cannot be
+            assigned, shape ``(n,)``.
         """
         self._check_fitted()
         fitted: RegimeFit = self.fitted_  # type: ignore[assignment]
@@ -202,8 +200,9 @@ class RegimeFit:
         probability, unlike = self.read(encoding)
         if unlike.any():
             warnings.warn(
-                f"{int(unlike.sum())} of {len(encoding)} contexts are unlike every one of "
-                "the calibration set: each regime has the weight with which it occurs",
+                f"{int(unlike.sum())} of {len(encoding)} contexts are unlike those of the "
+                "calibration set, or these tell nothing of others: each regime has the "
+                "weight with which it occurs",
                 UnrelatedContext,
                 stacklevel=2,
             )
@@ -215,10 +214,10 @@ class RegimeFit:
         return Hypotheses(coefficients, log_weight[used])
 
     def read(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
-        """Find probabilities of regimes, and which contexts are unlike all that were seen.
+        """Find probabilities of regimes, and which contexts cannot be assigned.
 
-        A missing context that was not seen has the shares of the regimes, and is not
-        unlike the others.
+        A missing context that was not seen has the shares of the regimes, and is none of
+        these.
         """
         encoding = encoding.to(self.origin) - self.origin
         missing = encoding.isnan().any(dim=1)
@@ -226,7 +225,9 @@ class RegimeFit:
         unlike = torch.zeros_like(missing)
         if not missing.all():
             probability[~missing], unlike[~missing] = self.assignment(encoding[~missing])
-        if self.decide and self.assignment.tells:
+        if not self.assignment.tells and len(self.assignment.share) > 1:
+            unlike = ~missing
+        if self.decide:
             best = probability.argmax(dim=1, keepdim=True)
             best = torch.zeros_like(probability).scatter_(1, best, 1.0)
             probability = torch.where((missing | unlike)[:, None], probability, best)
