@@ -264,8 +264,3 @@ def test_texts_in_a_script_that_the_model_does_not_know_are_refused(monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SentenceEncoder().fit_transform(["Größe von σ über 3 °C", "déjà vu", "42 %"])
-
-
-def test_a_column_may_be_asked_for_its_script():
-    assert SentenceEncoder.reads(["прибор", "high", None, 3.0])
-    assert not SentenceEncoder.reads(["прибор", "设备的基线", "high"])

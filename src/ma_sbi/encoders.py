@@ -14,7 +14,7 @@ import unicodedata
 import warnings
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -160,16 +160,10 @@ class SentenceEncoder(TextEncoder):
                 some are, ``transform`` warns.
         """
         texts, missing, _ = self._texts(context)
-        if not self.reads(texts[~missing]):
+        if 2 * sum(map(_is_foreign, texts[~missing])) > (~missing).sum():
             raise ValueError(_say_foreign(texts[~missing]))
         _load_minilm(self.device)
         return self
-
-    @staticmethod
-    def reads(texts: Iterable[Any]) -> bool:
-        """Tell whether at most half of the texts are in a script other than Latin."""
-        known = [not _is_foreign(text) for text in texts if isinstance(text, str)]
-        return 2 * sum(known) >= len(known)
 
     def _encode(self, texts: list[str]) -> np.ndarray:
         if any(map(_is_foreign, texts)):

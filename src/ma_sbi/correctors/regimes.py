@@ -181,7 +181,7 @@ class RegimeFit:
         origin: Encoding from which all others are measured, shape ``(dim_z,)``.
         encoding: Contexts that were seen, measured from it, shape
             ``(num_contexts, dim_z)``.
-        rows: How many of their rows each regime has, shape
+        member: How many of their rows each regime has, shape
             ``(num_contexts, num_regimes)``.
         assignment: Reads contexts that were not seen.
         decide: Whether these have their most probable regime alone.
@@ -191,7 +191,7 @@ class RegimeFit:
     log_weight: Tensor
     origin: Tensor
     encoding: Tensor
-    rows: Tensor
+    member: Tensor
     assignment: Assignment
     decide: bool
 
@@ -232,7 +232,7 @@ class RegimeFit:
             best = torch.zeros_like(probability).scatter_(1, best, 1.0)
             probability = torch.where((missing | unlike)[:, None], probability, best)
         # Contexts may be encoded alike: their rows are counted together.
-        rows = self._same(encoding, missing).to(self.rows) @ self.rows
+        rows = self._same(encoding, missing).to(self.member) @ self.member
         total = rows.sum(dim=1, keepdim=True)
         probability = torch.where(total > 0, rows / total, probability)
         return probability, unlike & (total[:, 0] == 0)
