@@ -15,7 +15,12 @@ from typing_extensions import Self
 
 from ma_sbi.context import as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
-from ma_sbi.correctors.forward_maps import FEWEST_PAIRS, ChosenMap, choose_map
+from ma_sbi.correctors.forward_maps import (
+    FEWEST_PAIRS,
+    ROUNDING,
+    ChosenMap,
+    choose_map,
+)
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
@@ -48,7 +53,7 @@ STEEPNESS = 1.5
 KNOTS = (0.1, 0.5, 0.9)
 MOST_BENDS = 150
 # Strengths of its ridge penalty, in units of the number of rows.
-PENALTIES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
 # An imagined column is not scaled up beyond this share of the simulations' scale.
 LEAST_SCALE = 0.1
 
@@ -227,21 +232,19 @@ class _Features:
     knots: Tensor
 
     @classmethod
-    def suited_to(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _Features:
+    def suited_to(cls, imagined: Tensor, unit: Tensor, seed: int | None) -> _Features:
         rng = generator(derive(seed, "features") or 0)
-        dim = pool.shape[1]
+        dim = len(unit)
         slopes = torch.randn(dim, NUM_FEATURES, generator=rng, dtype=torch.float64)
         offsets = torch.randn(NUM_FEATURES, generator=rng, dtype=torch.float64)
         centre = imagined.mean(dim=0)
-        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * column_scale(pool))
-        quantiles = torch.tensor(KNOTS if dim * len(KNOTS) <= MOST_BENDS else ()).to(pool)
-        return cls(
-            centre,
-            scale,
-            (STEEPNESS / dim**0.5 * slopes).to(pool),
-            offsets.to(pool),
-            ((imagined - centre) / scale).quantile(quantiles, dim=0),
-        )
+        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * unit)
+        knots = unit.new_empty(0, dim)
+        if dim * len(KNOTS) <= MOST_BENDS:
+            quantiles = torch.tensor(KNOTS).to(unit)
+            knots = ((imagined - centre) / scale).quantile(quantiles, dim=0)
+        slopes = (STEEPNESS / dim**0.5 * slopes).to(unit)
+        return cls(centre, scale, slopes, offsets.to(unit), knots)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate rows of x, shape ``(n, num)``."""
@@ -275,30 +278,32 @@ class _WayBack:
 
     @classmethod
     def fit(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _WayBack:
-        features = _Features.suited_to(imagined, pool, seed)
+        unit = column_scale(pool)
+        features = _Features.suited_to(imagined, unit, seed)
         held_out = torch.arange(len(pool), device=pool.device) % 5 == 0
         train, test = features(imagined[~held_out]), features(imagined[held_out])
-        delta = pool - imagined
-        middle, shift = train.mean(dim=0), delta[~held_out].mean(dim=0)
+        middle = train.mean(dim=0)
         train, test = train - middle, test - middle
-        values, vectors = torch.linalg.eigh(train.T @ train)
-        moment = vectors.T @ (train.T @ (delta[~held_out] - shift))
-        unit, seen = column_scale(pool), test @ vectors
-        tried = []
-        for penalty in PENALTIES:
-            coefficients = moment / (values + penalty * len(train))[:, None]
-            left = delta[held_out] - shift - seen @ coefficients
-            tried.append(((left / unit).square().mean().item(), coefficients, left))
-        _, coefficients, left = min(tried, key=lambda one: one[0])
-        return cls(
-            features,
-            middle,
-            shift,
-            vectors @ coefficients,
-            pool[held_out] - left,
-            left,
-            unit,
+        delta = pool - imagined
+        shift = delta[~held_out].mean(dim=0)
+        # With an infinite penalty, the shift is all.
+        coefficients, left = (
+            train.new_zeros(train.shape[1], len(unit)),
+            delta[held_out] - shift,
         )
+        least = (left / unit).square().mean()
+        if least > ROUNDING:
+            gram, moment = train.T @ train, train.T @ (delta[~held_out] - shift)
+            for penalty in PENALTIES:
+                ridge = penalty * len(train) * torch.eye(len(gram)).to(gram)
+                tried = torch.cholesky_solve(moment, torch.linalg.cholesky(gram + ridge))
+                left_by_it = delta[held_out] - shift - test @ tried
+                error = (left_by_it / unit).square().mean()
+                if error > least:
+                    break
+                coefficients, left, least = tried, left_by_it, error
+        predicted = pool[held_out] - left
+        return cls(features, middle, shift, coefficients, predicted, left, unit)
 
     def __call__(self, x: Tensor, num_candidates: int) -> Tensor:
         """Return candidates of each row, shape ``(K, n, dim_x)``."""
