@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,8 @@ KNOTS = (0.1, 0.5, 0.9)
 MOST_BENDS = 150
 # Strengths of its ridge penalty, in units of the number of rows.
 PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
+# Share of their range by which the way back is trusted beyond imagined observations.
+BEYOND = 0.1
 # An imagined column is not scaled up beyond this share of the simulations' scale.
 LEAST_SCALE = 0.1
 
@@ -199,9 +202,9 @@ def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
             f"least {FEWEST_SIMULATIONS} are needed"
         )
     low, high = (f(simulations, dim=0) for f in (torch.amin, torch.amax))
-    # A few rows beyond the largest simulation are chance.
-    far = (high - low) / 2
-    apart = (x_sim.amin(dim=0) > high + far) | (x_sim.amax(dim=0) < low - far)
+    # A few rows beyond the largest simulation are chance, or the rounding of a constant.
+    far = (high - low) / 2 + 1e-6 * torch.maximum(low.abs(), high.abs())
+    apart = ~((x_sim >= low - far) & (x_sim <= high + far)).any(dim=0)
     if not apart.any():
         return ""
     column = int(apart.nonzero()[0])
@@ -223,6 +226,7 @@ class _Features:
         slopes: Of the random features, shape ``(dim_x, num_features)``.
         offsets: Of them.
         knots: Where each column may bend, shape ``(num_knots, dim_x)``.
+        ends: Between which they can be trusted, shape ``(2, dim_x)``.
     """
 
     centre: Tensor
@@ -230,6 +234,7 @@ class _Features:
     slopes: Tensor
     offsets: Tensor
     knots: Tensor
+    ends: Tensor
 
     @classmethod
     def suited_to(cls, imagined: Tensor, unit: Tensor, seed: int | None) -> _Features:
@@ -244,11 +249,13 @@ class _Features:
             quantiles = torch.tensor(KNOTS).to(unit)
             knots = ((imagined - centre) / scale).quantile(quantiles, dim=0)
         slopes = (STEEPNESS / dim**0.5 * slopes).to(unit)
-        return cls(centre, scale, slopes, offsets.to(unit), knots)
+        low, high = imagined.aminmax(dim=0)
+        ends = torch.stack([low, high]) + BEYOND * torch.stack([low - high, high - low])
+        return cls(centre, scale, slopes, offsets.to(unit), knots, ends)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate rows of x, shape ``(n, num)``."""
-        standardised = (x - self.centre) / self.scale
+        """Evaluate rows of x, shape ``(n, num)``; beyond the ends, at them."""
+        standardised = (x.clamp(*self.ends) - self.centre) / self.scale
         bent = torch.tanh(standardised @ self.slopes + self.offsets)
         bends = [(standardised - knot).clamp(min=0.0) for knot in self.knots]
         return torch.cat([standardised, bent, *bends], dim=1)
@@ -266,6 +273,7 @@ class _WayBack:
         predicted: Predictions for rows that it was not fitted to, shape ``(m, dim_x)``.
         residuals: What they leave of the simulations.
         unit: Scale of the simulations, shape ``(dim_x,)``.
+        least: Candidates are not smaller: 0 where simulations are never negative.
     """
 
     features: _Features
@@ -275,6 +283,7 @@ class _WayBack:
     predicted: Tensor
     residuals: Tensor
     unit: Tensor
+    least: float
 
     @classmethod
     def fit(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _WayBack:
@@ -303,7 +312,8 @@ class _WayBack:
                     break
                 coefficients, left, least = tried, left_by_it, error
         predicted = pool[held_out] - left
-        return cls(features, middle, shift, coefficients, predicted, left, unit)
+        floor = 0.0 if pool.min() >= 0 else -math.inf
+        return cls(features, middle, shift, coefficients, predicted, left, unit, floor)
 
     def __call__(self, x: Tensor, num_candidates: int) -> Tensor:
         """Return candidates of each row, shape ``(K, n, dim_x)``."""
@@ -312,7 +322,7 @@ class _WayBack:
         apart = torch.cdist(found / self.unit, self.predicted / self.unit)
         num = min(num_candidates, len(self.predicted))
         similar = apart.topk(num, largest=False).indices
-        return found + self.residuals[similar].transpose(0, 1)
+        return (found + self.residuals[similar].transpose(0, 1)).clamp(min=self.least)
 
 
 def _imagine(
