@@ -167,7 +167,7 @@ def test_counts_are_not_imagined_below_zero():
     # Seen with noise around few counts: what is imagined would often be negative.
     x_obs = (x_sim + normal(100, 8, 2).round()).clamp(min=0)
     corrector = ForwardCorrector(pool).fit(["-"] * 100, x_obs, x_sim)
-    assert corrector.ways_back_[None].features.centre.min() > x_obs.mean(dim=0).min() / 2
+    assert corrector.imagined_[None].x_obs.mean(dim=0).min() > x_obs.mean(dim=0).min() / 2
 
 
 def test_no_candidate_is_negative_where_simulations_never_are():

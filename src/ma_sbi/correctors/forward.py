@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         some = pool[_some(len(pool), ENOUGH_FOR_SCALE, derive(seed, "scale"))]
         every = choose_map(simulated, observed, some, seed=seed)
         self.maps_: dict[int | None, str] = {}
-        self.ways_back_: dict[int | None, _WayBack] = {}
+        self.imagined_: dict[int | None, _Imagined] = {}
         self._learn(None, every, (simulated, observed), pool, seed)
         for code, count in enumerate(np.bincount(codes)):
             if len(self.known_) == 1 or count < FEWEST_PAIRS:
@@ -150,7 +151,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         pool: Tensor,
         seed: int | None,
     ) -> None:
-        """Keep a map, and learn its way back; of context None are all pairs."""
+        """Keep a map, applied to simulations; of context None are all pairs."""
         x_sim, x_obs = pairs
         few = f"{len(x_sim)} pairs for {pool.shape[1]} columns"
         if len(x_sim) < FEWEST_PAIRS:
@@ -162,25 +163,22 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
             )
         imagined = _imagine(chosen, x_sim, x_obs, pool, derive(seed, "residuals"))
         self.maps_[code] = chosen.name
-        self.ways_back_[code] = _WayBack.fit(imagined, pool, seed)
+        self.imagined_[code] = _Imagined(imagined, pool, seed)
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
-        if not hasattr(self, "ways_back_"):
+        if not hasattr(self, "imagined_"):
             raise NotFittedError("this ForwardCorrector is not fitted yet: call fit first")
         x = as_matrix(x, "x", dim=self.dim_x_)
         uniques, codes = distinct(as_entries(context, num_rows=len(x)))
         number = match(self.known_, uniques)[codes]
-        every = self.ways_back_[None](x, NUM_OTHERS).to(x)
-        own: Tensor | None = None
-        for code in np.unique(number):
+        most = max(self.num_candidates, NUM_OTHERS)
+        found = self.imagined_[None].way_back(x, most).to(x)
+        every, own = found[:NUM_OTHERS], found[: self.num_candidates].clone()
+        for code in set(number.tolist()) & self.imagined_.keys():
             rows = torch.from_numpy((number == code).nonzero()[0])
-            back = self.ways_back_.get(int(code), self.ways_back_[None])
-            found = back(x[rows], self.num_candidates).to(x)
-            if own is None:
-                own = x.new_empty(len(found), *x.shape)
-            own[:, rows] = found
-        assert own is not None  # noqa: S101 (x has at least one row)
+            back = self.imagined_[code].way_back
+            own[:, rows] = back(x[rows], self.num_candidates).to(x)
         parts = ((own, 1 - self.doubt_), (every, self.doubt_))
         weights = [x.new_full(some.shape[:2], share / len(some)) for some, share in parts]
         log_weight = torch.cat(weights).log()
@@ -316,13 +314,27 @@ class _WayBack:
         return cls(features, middle, shift, coefficients, predicted, left, unit, floor)
 
     def __call__(self, x: Tensor, num_candidates: int) -> Tensor:
-        """Return candidates of each row, shape ``(K, n, dim_x)``."""
+        """Return candidates ``(K, n, dim_x)``; those of the most similar rows first."""
         x = x.to(self.unit)
         found = x + self.shift + (self.features(x) - self.middle) @ self.coefficients
         apart = torch.cdist(found / self.unit, self.predicted / self.unit)
         num = min(num_candidates, len(self.predicted))
         similar = apart.topk(num, largest=False).indices
         return (found + self.residuals[similar].transpose(0, 1)).clamp(min=self.least)
+
+
+@dataclass(frozen=True)
+class _Imagined:
+    """Observations that simulations would have given, row by row."""
+
+    x_obs: Tensor
+    x_sim: Tensor
+    seed: int | None
+
+    @cached_property
+    def way_back(self) -> _WayBack:
+        """The way back: it takes time, and not every context is met again."""
+        return _WayBack.fit(self.x_obs, self.x_sim, self.seed)
 
 
 def _imagine(
