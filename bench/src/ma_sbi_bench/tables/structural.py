@@ -233,12 +233,13 @@ def lines(rows: pd.DataFrame) -> list[Line]:
     for place, found in rows.groupby(["task", "num_calibration"], sort=False):
         world, num = cast("tuple[str, int]", place)
         by_metric = {metric: _by_method(some) for metric, some in found.groupby("metric")}
-        errors = by_metric["squared_error"]
+        errors, num_seeds = by_metric["squared_error"], found["seed"].nunique()
         for method, values in errors.items():
             labels: dict[str, str | int] = {"triples": num, "method": method}
             score = by_metric.get("log_score", {}).get(method)
             labels["log score"] = "" if score is None else f"{score.mean():.2f}"
-            cover = by_metric["coverage"][method].reshape(-1, len(LEVELS), len(values))
+            # Of each seed all levels, of each level all sets.
+            cover = by_metric["coverage"][method].reshape(num_seeds, len(LEVELS), -1)
             for level, share in zip(LEVELS, cover.mean(axis=(0, 2)), strict=True):
                 labels[f"{level:.0%} intervals cover"] = f"{share:.1%}"
             closed = None
@@ -266,7 +267,7 @@ def _by_method(rows: pd.DataFrame) -> dict[str, np.ndarray]:
 
 
 def _pool(task: Task, cell: Cell) -> Tensor:
-    """Draw simulations from the prior: the first that a posterior was trained on."""
+    """Draw simulations from the prior."""
     return task.draw(POOL, seed=cell.seed).x_sim
 
 
