@@ -54,7 +54,8 @@ STEEPNESS = 1.5
 # Quantiles at which each column may bend, as long as these are few features.
 KNOTS = (0.1, 0.5, 0.9)
 MOST_BENDS = 150
-# Strengths of its ridge penalty, in units of the number of rows.
+# Strengths of its ridge penalty, in units of the number of rows: tried one after another,
+# until left-out rows are predicted worse.
 PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
 # Share of their range by which the way back is trusted beyond imagined observations.
 BEYOND = 0.1
@@ -224,7 +225,7 @@ class _Features:
         slopes: Of the random features, shape ``(dim_x, num_features)``.
         offsets: Of them.
         knots: Where each column may bend, shape ``(num_knots, dim_x)``.
-        ends: Between which they can be trusted, shape ``(2, dim_x)``.
+        ends: Least and largest value of each column that is trusted, shape ``(2, dim_x)``.
     """
 
     centre: Tensor
@@ -293,22 +294,20 @@ class _WayBack:
         train, test = train - middle, test - middle
         delta = pool - imagined
         shift = delta[~held_out].mean(dim=0)
-        # With an infinite penalty, the shift is all.
-        coefficients, left = (
-            train.new_zeros(train.shape[1], len(unit)),
-            delta[held_out] - shift,
-        )
+        delta = delta - shift
+        # Without a regression, all rows are shifted alike.
+        coefficients, left = train.new_zeros(train.shape[1], len(unit)), delta[held_out]
         least = (left / unit).square().mean()
         if least > ROUNDING:
-            gram, moment = train.T @ train, train.T @ (delta[~held_out] - shift)
+            gram, moment = train.T @ train, train.T @ delta[~held_out]
             for penalty in PENALTIES:
                 ridge = penalty * len(train) * torch.eye(len(gram)).to(gram)
-                tried = torch.cholesky_solve(moment, torch.linalg.cholesky(gram + ridge))
-                left_by_it = delta[held_out] - shift - test @ tried
-                error = (left_by_it / unit).square().mean()
+                weaker = torch.cholesky_solve(moment, torch.linalg.cholesky(gram + ridge))
+                residuals = delta[held_out] - test @ weaker
+                error = (residuals / unit).square().mean()
                 if error > least:
                     break
-                coefficients, left, least = tried, left_by_it, error
+                coefficients, left, least = weaker, residuals, error
         predicted = pool[held_out] - left
         floor = 0.0 if pool.min() >= 0 else -math.inf
         return cls(features, middle, shift, coefficients, predicted, left, unit, floor)
