@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -71,10 +70,10 @@ class BoundedDensity:
                 f"density cannot be evaluated at simulations: {error}"
             ) from error
         if not isinstance(known, Tensor) or known.shape != simulations.shape[:1]:
-            got = f"shape {tuple(known.shape)}" if isinstance(known, Tensor) else known
             raise ValueError(
                 "density must give a tensor with one number for each of "
-                f"{len(simulations)} simulations, got {reprlib.repr(got)}"
+                f"{len(simulations)} simulations, got a {type(known).__name__} of shape "
+                f"{tuple(getattr(known, 'shape', ()))}"
             )
         if not known.isfinite().any():
             raise ValueError(
