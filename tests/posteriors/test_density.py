@@ -136,6 +136,43 @@ def test_a_saved_density_is_the_same(dim, flow, tmp_path):
         load_posterior(path)
 
 
+class TestSeveralFlows:
+    def test_densities_are_averaged(self):
+        together, alone = self.fit()
+        x = draw(50, seed=2).double()
+        expected = torch.stack([one(x) for one in alone]).logsumexp(dim=0) - math.log(2)
+        torch.testing.assert_close(together(x), expected, rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(alone[0](x), alone[1](x), atol=0.01)
+
+    def test_a_draw_is_from_one_of_them(self):
+        together, alone = self.fit()
+        found = set()
+        for seed in range(20):
+            x = together.sample(1, seed=seed)
+            found.add(tuple(torch.equal(x, one.sample(1, seed=seed)) for one in alone))
+        assert found == {(True, False), (False, True)}
+
+    def test_a_saved_density_is_the_same(self, tmp_path):
+        together, _ = self.fit()
+        together.save(tmp_path / "flows")
+        x = draw(20)
+        assert torch.equal(load_density(tmp_path / "flows")(x), together(x))
+
+    def fit(self):
+        """Return a density of two flows, and that of each."""
+        together = small_fit(draw(200), num_flows=2)
+        alone = [
+            module.SimulationDensity(
+                torch.nn.ModuleList([flow]),
+                together.columns,
+                together.heavy,
+                settings=together.settings,
+            )
+            for flow in together.flows
+        ]
+        return together, alone
+
+
 def test_same_seed_same_density_and_the_global_generator_is_left_alone():
     x = draw(200).round(decimals=1)
     before = torch.get_rng_state()
@@ -318,6 +355,7 @@ class TestBadInput:
         [
             ({"flow": "gaussian"}, "flow must be one of"),
             ({"num_transforms": 0}, "num_transforms must be a positive integer"),
+            ({"num_flows": 0}, "num_flows must be a positive integer"),
             ({"hidden": (8, 0)}, "hidden must be a positive integer"),
             ({"max_epochs": 0}, "max_epochs must be a positive integer"),
             ({"patience": 0}, "patience must be a positive integer"),
