@@ -46,7 +46,7 @@ FAR_LESS = 15.0
 # Rows whose candidates are counted, to tell a point.
 MOST_SHOWN = 100
 # Below this p-value, simulations and calibration rows are of different populations.
-SMALLEST_P = 0.005
+SMALLEST_P = 0.001
 
 
 def fit_corrector(

@@ -247,7 +247,11 @@ class SimulationDensity:
         return self.log_prob(x)
 
     def sample(self, num_samples: int, *, seed: int | None = None) -> Tensor:
-        """Draw, shape ``(num_samples, dim_x)``; shared values come spread."""
+        """Draw, shape ``(num_samples, dim_x)``; shared values come spread.
+
+        Draws are of the flow: the broad density is there for what is far from all
+        simulations, and would draw nonsense once in a thousand times.
+        """
         num_samples = as_count(num_samples, "num_samples")
         precise = self.columns.mean.device
         rng = generator(derive(seed, "which"), precise)
@@ -260,12 +264,7 @@ class SimulationDensity:
                 rows = (which == number).nonzero().flatten()
                 for block in rows.split(_block_rows(self.dim_x)):
                     draws[block] = flow().sample((len(block),)).to(draws)
-        rng = generator(derive(seed, "heavy"), precise)
-        far = torch.rand(num_samples, generator=rng, device=precise) < HEAVY_SHARE
-        draws[far] = self.heavy.sample(num_samples, rng)[far]
-        # On a logarithmic scale, heavy tails reach beyond the range of float32.
-        most = torch.finfo(torch.float32).max
-        x = self.columns.invert(draws).clamp(-most, most)
+        x = self.columns.invert(self.heavy.bound(draws))
         return x.to(self.device, torch.float32)
 
     def save(self, path: str | Path) -> None:
