@@ -247,12 +247,20 @@ def test_the_weights_are_those_that_were_checked():
     assert digest.startswith("53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fa")
 
 
+class NoModel:
+    """Encodes all texts alike."""
+
+    def encode(self, texts, **_):
+        return np.ones((len(texts), 384))
+
+
 def test_texts_in_a_script_that_the_model_does_not_know_are_refused(monkeypatch):
-    monkeypatch.setattr(encoders, "_load_minilm", lambda device: None)
+    monkeypatch.setattr(encoders, "_load_minilm", lambda device: NoModel())
     with pytest.raises(ValueError, match="2 of 3 different texts are in another script"):
         SentenceEncoder().fit(["прибор", "设备的基线", "high", None])
+    encoder = SentenceEncoder().fit(["прибор", "high"])
     with pytest.warns(UserWarning, match="1 of 2 different texts"):
-        SentenceEncoder().fit(["прибор", "high"])
+        encoder.transform(["прибор", "high", "high"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SentenceEncoder().fit(["Größe von σ über 3 °C", "déjà vu", "42 %"])
+        SentenceEncoder().fit_transform(["Größe von σ über 3 °C", "déjà vu", "42 %"])

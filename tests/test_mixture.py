@@ -88,3 +88,32 @@ def test_theta_that_no_candidate_allows_has_no_density():
     theta = torch.full((1, BATCH, DIM), 2.0)
     found = log_prob_mixture(Bounded(), theta, pool()._replace(shared=False))
     assert (found == -torch.inf).all()
+
+
+class FailsFarAway(Exact):
+    """No number where x is beyond 100."""
+
+    def log_prob(self, theta, x):
+        found = super().log_prob(theta, x)
+        return found.masked_fill((x > 100).any(dim=1), torch.nan)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_candidate_at_which_the_posterior_fails_counts_as_impossible(shared):
+    candidates = pool()._replace(shared=shared)
+    wild = candidates.x.clone()
+    wild[2] = 1e6
+    candidates = candidates._replace(x=wild)
+    theta = torch.randn(3, BATCH, DIM)
+    found = log_prob_mixture(FailsFarAway(), theta, candidates)
+    torch.testing.assert_close(found, log_prob_mixture(Exact(), theta, candidates))
+
+
+def test_a_failure_at_every_candidate_is_not_hidden():
+    candidates = pool()
+    candidates = candidates._replace(x=torch.full_like(candidates.x, 1e6))
+    assert (
+        log_prob_mixture(FailsFarAway(), torch.randn(3, BATCH, DIM), candidates)
+        .isnan()
+        .all()
+    )

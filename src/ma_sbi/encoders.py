@@ -14,6 +14,7 @@ import unicodedata
 import warnings
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -155,23 +156,18 @@ class SentenceEncoder(TextEncoder):
         """Check the texts and that the model is installed.
 
         Raises:
-            ValueError: If most texts are in a script that the model does not know.
+            ValueError: If most texts are in a script that the model does not know. Where
+                some are, ``transform`` warns.
         """
         texts, missing, _ = self._texts(context)
-        foreign = [text for text in texts[~missing] if _is_foreign(text)]
-        if foreign:
-            said = (
-                f"SentenceEncoder reads English, and {len(foreign)} of {(~missing).sum()} "
-                f"different texts are in another script (first: {foreign[0]!r}): translate "
-                "them, or use HashEncoder, which compares the letters of any script"
-            )
-            if 2 * len(foreign) > (~missing).sum():
-                raise ValueError(said)
-            warnings.warn(said, stacklevel=2)
+        if 2 * sum(map(_is_foreign, texts[~missing])) > (~missing).sum():
+            raise ValueError(_say_foreign(texts[~missing]))
         _load_minilm(self.device)
         return self
 
     def _encode(self, texts: list[str]) -> np.ndarray:
+        if any(map(_is_foreign, texts)):
+            warnings.warn(_say_foreign(texts), stacklevel=3)
         parts = [_split_long(text) for text in texts]
         flat = [part for group in parts for part in group]
         embedded = _load_minilm(self.device).encode(
@@ -335,6 +331,15 @@ def _is_foreign(text: str) -> bool:
     letters = [one for one in text if one.isalpha()]
     latin = sum(unicodedata.name(one, "").startswith("LATIN") for one in letters)
     return 2 * latin < len(letters)
+
+
+def _say_foreign(texts: Sequence[str]) -> str:
+    foreign = [text for text in texts if _is_foreign(text)]
+    return (
+        f"SentenceEncoder reads English, and {len(foreign)} of {len(texts)} different "
+        f"texts are in another script (first: {foreign[0]!r}): translate them, or use "
+        "HashEncoder, which compares the letters of any script"
+    )
 
 
 def _split_long(text: str, max_words: int = 150) -> list[str]:

@@ -110,7 +110,8 @@ def log_prob_mixture(
         block = candidates.rows(rows)
         every = theta[:, rows].repeat(1, num_candidates, 1)
         each = log_prob(every, block.x.reshape(-1, dim_x))
-        weighted = each.unflatten(1, block.log_weight.shape) + block.log_weight
+        each = _known(each.unflatten(1, block.log_weight.shape), dim=1)
+        weighted = each + block.log_weight
         parts.append(weighted.logsumexp(dim=1))
     return torch.cat(parts, dim=1)
 
@@ -128,10 +129,19 @@ def _log_prob_shared(
     flat = theta.reshape(-1, 1, dim_theta).expand(-1, len(shared), -1)
     weight = log_weight.repeat(num_samples, 1)
     parts = [
-        (log_prob(flat[rows], shared) + weight[rows]).logsumexp(dim=1)
+        (_known(log_prob(flat[rows], shared), dim=1) + weight[rows]).logsumexp(dim=1)
         for rows in _blocks(len(flat), len(shared))
     ]
     return torch.cat(parts).unflatten(0, (num_samples, batch))
+
+
+def _known(log_prob: Tensor, dim: int) -> Tensor:
+    """Leave out candidates at which the posterior fails, unless it fails at all of them.
+
+    Far from all that it was trained on, its density may be no number.
+    """
+    failed = log_prob.isnan()
+    return log_prob.masked_fill(failed & ~failed.all(dim=dim, keepdim=True), -torch.inf)
 
 
 def _blocks(num_rows: int, draws_per_row: int) -> list[slice]:

@@ -63,3 +63,19 @@ def test_without_a_density_or_with_pairs_it_is_not_tried():
     x_sim = simulate(40)
     paired = fit_corrector(["a", "b"] * 20, x_sim + 0.5, x_sim, density=log_density, seed=0)
     assert BY_CONTEXT not in weights(paired)
+
+
+def test_observations_in_other_units_are_named():
+    pool = simulate(2000)
+    near, far = (
+        fit_corrector(
+            ["a", "b"] * 30,
+            scale * simulate(60),
+            simulations=pool,
+            density=log_density,
+            seed=0,
+        )
+        for scale in (1.0, 1000.0)
+    )
+    assert any("do not overlap" in said for said in far.why.reasons)
+    assert not any("do not overlap" in said for said in near.why.reasons)

@@ -1,6 +1,7 @@
 """Tests for ma_sbi.correctors.discovery and clouds."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -109,6 +110,30 @@ def test_what_repeats_and_what_spreads_are_told_apart():
 def test_whole_numbers_that_repeat_by_chance_are_no_regimes():
     delta = (4 * draw(300, 2)).round()
     assert discover(delta, no_context(delta), EXACT, most=12).shape[1] < 4
+
+
+def test_decimals_that_agree_by_chance_are_no_regimes():
+    regime = torch.arange(240) % 2
+    delta = (3 * regime[:, None] + 0.5 * draw(240, 1)).round(decimals=3)
+    assert len(delta.unique()) < 240
+    assert same_groups(discover(delta, no_context(delta), EXACT[:1], most=12), regime)
+
+
+def test_more_regimes_than_are_allowed_are_said():
+    delta = 10 * torch.eye(6, dtype=torch.float64)[torch.arange(120) % 6]
+    delta += 0.1 * draw(120, 6)
+    rounding = EXACT[:1].expand(6)
+    with pytest.warns(UserWarning, match="try a larger most_regimes"):
+        discover(delta, no_context(delta), rounding, most=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        discover(delta, no_context(delta), rounding, most=8)
+
+
+def test_without_noise_every_departure_is_a_regime():
+    regime = torch.arange(120) % 20
+    member = discover(draw(20, 2)[regime], no_context(regime), EXACT, most=12)
+    assert same_groups(member, regime)
 
 
 def test_few_rows_that_differ_are_one_regime_each_or_together():

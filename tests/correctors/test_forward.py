@@ -167,7 +167,35 @@ def test_counts_are_not_imagined_below_zero():
     # Seen with noise around few counts: what is imagined would often be negative.
     x_obs = (x_sim + normal(100, 8, 2).round()).clamp(min=0)
     corrector = ForwardCorrector(pool).fit(["-"] * 100, x_obs, x_sim)
-    assert corrector.ways_back_[None].features.centre.min() > x_obs.mean(dim=0).min() / 2
+    assert corrector.imagined_[None].x_obs.mean(dim=0).min() > x_obs.mean(dim=0).min() / 2
+
+
+def test_no_candidate_is_negative_where_simulations_never_are():
+    rate = 5 * torch.rand(700, 6, generator=torch.Generator().manual_seed(0))
+    counts = torch.poisson(rate, generator=torch.Generator().manual_seed(1))
+    x_sim, pool = counts[:100], counts[100:]
+    x_obs = x_sim + normal(100, 6, 2)
+    corrector = ForwardCorrector(pool).fit(["-"] * 100, x_obs, x_sim)
+    assert corrector.corrections(x_obs, "-").x.min() == 0
+
+
+def test_an_observation_unlike_all_others_is_corrected_about_as_much_as_they_are():
+    x_sim = normal(100, 3, 0)
+    corrector = ForwardCorrector(normal(1000, 3, 9)).fit(
+        ["-"] * 100, x_sim / (1 + x_sim.abs()), x_sim
+    )
+    far = torch.tensor([[1000.0, 0.0, 0.0]])
+    # No simulation is beyond 5, so that none was moved by half as much as this.
+    assert (corrector.correct(far, "-") - far).abs().max() < 10
+
+
+def test_a_constant_column_may_be_rounded_differently():
+    x_sim, pool = normal(100, 2, 0).double(), normal(1000, 2, 9)
+    x_sim[:, 1] = pool[:, 1] = 0.1  # in double, and in single precision
+    corrector = ForwardCorrector(pool).fit(["-"] * 100, x_sim + 1, x_sim)
+    torch.testing.assert_close(
+        corrector.correct([[1.0, 1.1]], "-"), torch.tensor([[0.0, 0.1]]), atol=1e-3, rtol=0
+    )
 
 
 def test_bad_input_gets_a_sentence():
@@ -180,6 +208,8 @@ def test_bad_input_gets_a_sentence():
         ValueError, match=r"do not overlap with x_sim: in column 1 .* units"
     ):
         ForwardCorrector(elsewhere).fit(context, x_obs, x_sim)
+    with pytest.raises(ValueError, match="in column 0 they lie between 1 and 1"):
+        ForwardCorrector(torch.ones(1000, 3)).fit(context, x_obs, x_sim)
     with pytest.raises(ValueError, match="same columns"):
         ForwardCorrector(pool[:, :2]).fit(context, x_obs, x_sim)
     with pytest.raises(ValueError, match="num_candidates must be a positive integer"):

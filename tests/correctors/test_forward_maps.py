@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from ma_sbi.correctors import forward_maps
 from ma_sbi.correctors.forward_maps import (
     MAPS,
     choose_map,
@@ -116,6 +117,19 @@ def test_the_kind_that_is_right_is_chosen(depart, name):
     x = torch.log1p(epidemics(30))
     chosen = choose_map(x, depart(x), x)
     assert chosen.name.endswith(name)
+
+
+def test_a_kind_that_is_far_behind_is_given_up_after_one_fold(monkeypatch):
+    x, fitted = epidemics(30), []
+
+    def counted(name, fit):
+        return lambda *data: fitted.append(name) or fit(*data)
+
+    every = {name: (space, counted(name, fit)) for name, (space, fit) in MAPS.items()}
+    monkeypatch.setattr(forward_maps, "MAPS", every)
+    assert choose_map(x, weekly(x), x).name == "mixing of x"
+    assert fitted.count("mixing of x") == 5
+    assert fitted.count("a shift") == 1
 
 
 def test_residuals_are_of_maps_that_have_not_seen_the_pair():

@@ -57,7 +57,7 @@ def assert_near(found, expected):
 def test_under_a_normal_density_the_shift_is_the_difference_of_means():
     world = Gaussian()
     assert_near(world.found.shift, means_of(world.x_obs, 3) - world.pool.mean(dim=0))
-    assert world.found.unlike == 0
+    assert world.found.unlike.tolist() == [0, 0, 0]
 
 
 def test_under_a_normal_density_the_influence_of_a_row_is_its_distance_from_the_mean():
@@ -141,7 +141,34 @@ def test_outliers_count_for_no_more_than_the_bound():
     clean = x_obs[x_obs < 500].mean() - pool.mean()
     assert (found.shift[0, 0] - clean).abs() < 0.05 / 400**0.5
     # The outliers, and perhaps a row or two beyond all simulations.
-    assert found.unlike == pytest.approx(0.1, abs=0.01)
+    assert found.unlike.item() == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", [torch.Tensor.float, torch.Tensor.numpy])
+def test_simulations_may_be_of_any_type(kind):
+    world = Gaussian()
+    likelihood = ShiftLikelihood.of(GAUSSIAN.log_prob, kind(world.pool))
+    found = likelihood.shifts(world.x_obs, world.codes)
+    assert_near(found.shift, world.found.shift)
+
+
+def test_observations_with_other_columns_are_refused():
+    world = Gaussian()
+    likelihood = ShiftLikelihood.of(GAUSSIAN.log_prob, world.pool)
+    with pytest.raises(ValueError, match="x_obs must have 2 columns, got 1"):
+        likelihood.shifts(world.x_obs[:, :1], world.codes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x + 5, lambda x: (x + 5) / 100, lambda x: x.flip(1)],
+    ids=["another place", "other units", "columns mixed up"],
+)
+def test_a_density_of_other_simulations_is_refused(change):
+    normal = Normal(torch.tensor([0.0, 3.0]), torch.tensor([1.0, 0.5]))
+    pool = change(normal.sample((2000,)))
+    with pytest.raises(ValueError, match="not that of the simulations.* units or columns"):
+        ShiftLikelihood.of(lambda x: normal.log_prob(x).sum(dim=1), pool)
 
 
 @pytest.mark.filterwarnings("ignore:training stopped at max_epochs")
@@ -196,6 +223,40 @@ class TestBoundedDensity:
             own.log_prob_and_gradient(x), self.density.log_prob_and_gradient(x), strict=True
         ):
             torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-6)
+
+    def test_a_gradient_that_is_no_number_is_zero(self):
+        class Triangle:
+            def __call__(self, x):
+                return (4 - x[:, 0].abs()).log()
+
+            def log_prob_and_gradient(self, x):
+                return self(x), torch.where(
+                    x.abs() < 4, -x.sign() / (4 - x.abs()), torch.nan
+                )
+
+        bounded = BoundedDensity.around(Triangle(), self.pool)
+        x = torch.tensor([[1.0], [5.0]]).double()
+        assert bounded.log_prob_and_gradient(x)[1].flatten().tolist() == pytest.approx(
+            [-1 / 3, 0.0]
+        )
+
+    @pytest.mark.parametrize(
+        ("density", "got"),
+        [
+            (lambda x: -x.square(), r"shape \(50, 1\)"),
+            (lambda x: -x.square().sum(), r"shape \(\)"),
+            (lambda x: x[:, 0].numpy(), "array"),
+        ],
+        ids=["a matrix", "one number", "an array"],
+    )
+    def test_a_density_that_gives_no_number_for_each_row_is_refused(self, density, got):
+        with pytest.raises(ValueError, match=f"one number for each of 50 .*{got}"):
+            BoundedDensity.around(density, self.pool)
+
+    def test_a_density_of_other_columns_is_refused(self):
+        law = MultivariateNormal(torch.zeros(3), torch.eye(3))
+        with pytest.raises(ValueError, match="cannot be evaluated at simulations"):
+            BoundedDensity.around(law.log_prob, self.pool.expand(-1, 2))
 
     def test_a_density_that_is_finite_nowhere_is_refused(self):
         with pytest.raises(ValueError, match="finite at simulations"):

@@ -201,6 +201,15 @@ def test_pools_that_do_not_overlap_are_refused(factor):
         matching("likelihood").fit(world.context, factor * world.x_obs, simulations=pool)
 
 
+def test_a_single_context_that_does_not_overlap_is_refused():
+    world, pool = pools(200)
+    x_obs = world.x_obs.clone()
+    wrong = torch.tensor([note == TEXTS[0] for note in world.context])
+    x_obs[wrong] *= 1000.0
+    with pytest.raises(ValueError, match="do not overlap.* under 1 of 4 contexts"):
+        matching("likelihood").fit(world.context, x_obs, simulations=pool)
+
+
 def test_a_large_shift_is_no_lack_of_overlap():
     world, pool = pools(200)
     far = fitted(matching("likelihood"), world.context, world.x_obs + 1e4, pool)

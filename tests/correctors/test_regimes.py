@@ -98,7 +98,8 @@ def test_a_decision_leaves_the_most_probable_regime():
 def test_there_is_no_decision_where_contexts_tell_nothing():
     world = shifted_world(40, dim_x=3)
     corrector = RegimeCorrector(HashEncoder(), decide=True).fit(*world[:3])
-    (shift,) = corrector.shift(["a new text"])
+    with pytest.warns(UnrelatedContext, match="or these tell nothing of others"):
+        (shift,) = corrector.shift(["a new text"])
     torch.testing.assert_close(shift, world.shifts.mean(dim=0), atol=1e-5, rtol=0)
 
 
@@ -138,6 +139,28 @@ def test_a_wording_that_is_sometimes_wrong_keeps_its_shares():
     shift = corrector.shift(["often", "rare"])
     expected = torch.stack([(30 * SHIFTS[0] + 5 * SHIFTS[1]) / 35, SHIFTS[1]])
     torch.testing.assert_close(shift, expected, atol=1e-6, rtol=0)
+
+
+def test_contexts_that_are_encoded_alike_share_their_rows():
+    first_letter = FunctionTransformer(lambda notes: [[ord(note[0])] for note in notes])
+    regime = torch.tensor([0] + [1] * 9 + [2] * 10)
+    notes = ["high"] + ["higher"] * 9 + ["low"] * 10
+    corrector = RegimeCorrector(first_letter).fit(notes, SHIFTS[regime], torch.zeros(20, 2))
+    expected = (0.1 * SHIFTS[0] + 0.9 * SHIFTS[1]).expand(3, 2)
+    found = corrector.shift(["high", "higher", "height"])
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+def test_contexts_may_be_far_from_the_origin():
+    seconds = torch.linspace(0, 100, 60, dtype=torch.float64)[:, None]
+    regime = torch.arange(60) // 30
+    x_sim = torch.zeros(60, 2)
+    near = RegimeCorrector(AS_IT_IS).fit(seconds, SHIFTS[regime], x_sim)
+    far = RegimeCorrector(AS_IT_IS).fit(1.7e9 + seconds, SHIFTS[regime], x_sim)
+    torch.testing.assert_close(far.shift(1.7e9 + seconds), SHIFTS[regime])
+    new = seconds[:-1] + 0.5
+    expected = near.shift(new)
+    torch.testing.assert_close(far.shift(1.7e9 + new), expected, atol=1e-4, rtol=0)
 
 
 def test_an_unrelated_context_has_every_regime_with_a_warning(fitted):

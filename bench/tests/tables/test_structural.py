@@ -11,6 +11,7 @@ from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Measurement
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.tables.never_worse import LEVELS
 from ma_sbi_bench.tables.structural import (
     LEARN_NOTHING,
     METHODS,
@@ -115,6 +116,22 @@ def test_errors_are_of_log_theta_where_theta_is_positive():
         (log_two**2 + log_two**2) / 2
     )
     assert _squared_error(Signal(), draws, theta) == pytest.approx((1.5**2 + 2**2) / 2)
+
+
+def test_levels_are_told_apart_when_there_are_several_seeds(tmp_path):
+    store = Store(tmp_path)
+    cells = cells_of("lag", Budget(quick=True, seeds=2), methods=("npe",))
+    shares = (0.5, 0.5, 0.8, 0.8, 0.9, 0.9, 0.95, 0.95)
+    for cell in cells:
+        measured = [
+            Measurement("squared_error", (1.0, 1.0)),
+            Measurement("coverage", shares),
+        ]
+        store.write(cell, measured, 1.0)
+    (line,) = lines(store.rows(cells))
+    assert [line.labels[f"{level:.0%} intervals cover"] for level in LEVELS] == [
+        f"{level:.1%}" for level in LEVELS
+    ]
 
 
 def test_lines_show_the_pooled_share_and_all_levels(tmp_path):

@@ -36,19 +36,18 @@ from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Tar
 from ma_sbi.choosing.why import Read, Tried, Why
 from ma_sbi.context import distinct
 from ma_sbi.correctors.forward import why_unusable
-from ma_sbi.correctors.likelihood import ShiftLikelihood
+from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
+from ma_sbi.correctors.matching import MOST_UNLIKE
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 
 __all__ = ["fit_corrector"]
 
 LEFT_ALONE = "observations are left as they are"
-# Nats below the least probable simulation that is known.
-FAR_LESS = 15.0
 # Rows whose candidates are counted, to tell a point.
 MOST_SHOWN = 100
 # Below this p-value, simulations and calibration rows are of different populations.
-SMALLEST_P = 0.005
+SMALLEST_P = 0.001
 
 
 def fit_corrector(
@@ -171,6 +170,7 @@ def fit_corrector(
         if pool is not None and not data.paired:
             likelihood = ShiftLikelihood.of(density, pool.x.to(data.x_obs))
             data = replace(data, likelihood=likelihood)
+            reasons += filter(None, [_about_overlap(data, likelihood, seed)])
         density = bounded
     tried: dict[str, BaseProposal] = {NOTHING: Nothing(LEFT_ALONE, reads_context=False)} | {
         name: proposal for name, proposal in PROPOSALS.items() if proposal.suits(data)
@@ -313,14 +313,20 @@ def _bounded(
             "density must be a function of x, such as fit_density(simulations) returns, "
             f"got a {type(density).__name__}"
         )
-    try:
-        known = density(x_sim.float())
-    except (ValueError, RuntimeError) as error:
-        raise ValueError(f"density cannot be evaluated at simulations: {error}") from error
-    if not known.isfinite().any():
-        raise ValueError("density must be finite at simulations, and is at none of them")
-    least = known[known.isfinite()].min().item() - FAR_LESS
-    return lambda x: density(x.float()).nan_to_num(nan=least).clamp(min=least)
+    return BoundedDensity.around(density, x_sim).log_prob
+
+
+def _about_overlap(data: Calibration, likelihood: ShiftLikelihood, seed: int | None) -> str:
+    """Say that observations are unlike simulations, wherever they are shifted."""
+    codes = torch.as_tensor(data.codes, device=data.x_obs.device)
+    unlike = likelihood.shifts(data.x_obs, codes, seed=seed).unlike[codes].mean().item()
+    if unlike <= MOST_UNLIKE:
+        return ""
+    return (
+        "observations and simulations do not overlap, however observations are shifted: "
+        f"{unlike:.0%} of them stay less probable than every simulation; are units or "
+        "columns mixed up?"
+    )
 
 
 def _is_elsewhere(data: Calibration, reference: Tensor | None, seed: int | None) -> bool:

@@ -11,7 +11,7 @@ from ma_sbi.scaling import column_scale
 __all__ = ["energy_p_value"]
 
 MOST_ROWS = 300
-NUM_PERMUTATIONS = 199
+NUM_PERMUTATIONS = 999
 
 
 def energy_p_value(x: Tensor, simulations: Tensor, seed: int | None = None) -> float:
@@ -23,7 +23,7 @@ def energy_p_value(x: Tensor, simulations: Tensor, seed: int | None = None) -> f
         seed: Of the permutations.
 
     Returns:
-        The p-value of a permutation test; at least 1/200.
+        The p-value of a permutation test; at least 1/1000.
     """
     rng = generator(0 if seed is None else derive(seed, "population"))
     first, second = (

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ma_sbi.scaling import median_distance
 
-__all__ = ["Assignment", "assign", "leave_out"]
+__all__ = ["MOST_COMPARED", "Assignment", "assign", "leave_out"]
 
 # Contexts whose distances set the unit: their cost is quadratic.
 MOST_COMPARED = 500
@@ -19,7 +19,8 @@ MOST_COMPARED = 500
 SHARPNESSES = (0.0, *torch.logspace(0, 2.5, 16).tolist())
 # Share of contexts that are read wrongly, however near.
 MISREAD = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
-# Share of contexts of known regimes that lie further away than the limit.
+# Share of contexts of known regimes that lie further away than the limit, if encodings
+# are long; up to 5 % if they have one or two columns.
 BEYOND = 0.015
 # Contexts without which there is no limit.
 FEWEST_MEASURED = 3

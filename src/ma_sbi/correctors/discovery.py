@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from scipy.cluster.hierarchy import fcluster, linkage
 from torch import Tensor
@@ -36,7 +38,7 @@ def discover(delta: Tensor, codes: Tensor, rounding: Tensor, most: int) -> Tenso
         delta: Departures, shape ``(n, dim_x)``.
         codes: Context of each row, shape ``(n,)``.
         rounding: Smaller differences are rounding, shape ``(dim_x,)``.
-        most: Largest number of regimes.
+        most: Largest number of regimes, unless all departures repeat.
 
     Returns:
         Probability of each regime, shape ``(n, num_regimes)``; rows sum to one.
@@ -44,14 +46,12 @@ def discover(delta: Tensor, codes: Tensor, rounding: Tensor, most: int) -> Tenso
     _, atom = merge_equal(delta, rounding)
     count = atom.bincount()
     member = torch.eye(len(count)).to(delta)[atom]
-    if len(count) <= most:
+    if len(count) <= most or count.min() >= FEWEST_PER_CLOUD:
         return member
-    repeats = count > 1
-    if repeats.sum() >= most:  # such as whole numbers, which repeat by chance
+    if (count > 1).sum() >= most:  # such as whole numbers, which repeat by chance
         return _find_clouds(delta, codes, most)
+    repeats = count >= FEWEST_PER_CLOUD  # fewer may be alike by chance, to some decimals
     rest = ~repeats[atom]
-    if not rest.any():
-        return member
     clouds = _find_clouds(delta[rest], codes[rest], most - int(repeats.sum()))
     apart = delta.new_zeros(len(delta), clouds.shape[1])
     apart[rest] = clouds
@@ -61,12 +61,19 @@ def discover(delta: Tensor, codes: Tensor, rounding: Tensor, most: int) -> Tenso
 def _find_clouds(delta: Tensor, codes: Tensor, most: int) -> Tensor:
     """Describe departures by as many Gaussians as the criterion prefers."""
     codes = codes.unique(return_inverse=True)[1]
-    most = max(1, min(most, len(delta) // FEWEST_PER_CLOUD))
+    enough = max(1, len(delta) // FEWEST_PER_CLOUD)
     views = _views(delta)
-    found = [_search(points, codes, most) for points in views]
+    found = [_search(points, codes, min(most, enough)) for points in views]
     # In the view in which several clouds are most plausible, compared with one.
     place = max(range(len(views)), key=lambda one: found[one][1])
-    share = found[place][0].member(views[place], codes)
+    clouds = found[place][0]
+    if len(clouds.mean) == most < enough:
+        warnings.warn(
+            "there may be more regimes than most_regimes allows, and departures that "
+            "differ are then taken for one regime: try a larger most_regimes",
+            stacklevel=5,
+        )
+    share = clouds.member(views[place], codes)
     share = share.where(share >= LEAST_SHARE, 0.0)
     # A cloud that holds no row most probably is part of another.
     share = share[:, share.argmax(dim=1).unique()]

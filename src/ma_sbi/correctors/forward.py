@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,12 @@ from typing_extensions import Self
 
 from ma_sbi.context import as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
-from ma_sbi.correctors.forward_maps import FEWEST_PAIRS, ChosenMap, choose_map
+from ma_sbi.correctors.forward_maps import (
+    FEWEST_PAIRS,
+    ROUNDING,
+    ChosenMap,
+    choose_map,
+)
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
@@ -47,8 +54,11 @@ STEEPNESS = 1.5
 # Quantiles at which each column may bend, as long as these are few features.
 KNOTS = (0.1, 0.5, 0.9)
 MOST_BENDS = 150
-# Strengths of its ridge penalty, in units of the number of rows.
-PENALTIES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+# Strengths of its ridge penalty, in units of the number of rows: tried one after another,
+# until left-out rows are predicted worse.
+PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
+# Share of their range by which the way back is trusted beyond imagined observations.
+BEYOND = 0.1
 # An imagined column is not scaled up beyond this share of the simulations' scale.
 LEAST_SCALE = 0.1
 
@@ -119,7 +129,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         some = pool[_some(len(pool), ENOUGH_FOR_SCALE, derive(seed, "scale"))]
         every = choose_map(simulated, observed, some, seed=seed)
         self.maps_: dict[int | None, str] = {}
-        self.ways_back_: dict[int | None, _WayBack] = {}
+        self.imagined_: dict[int | None, _Imagined] = {}
         self._learn(None, every, (simulated, observed), pool, seed)
         for code, count in enumerate(np.bincount(codes)):
             if len(self.known_) == 1 or count < FEWEST_PAIRS:
@@ -142,7 +152,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         pool: Tensor,
         seed: int | None,
     ) -> None:
-        """Keep a map, and learn its way back; of context None are all pairs."""
+        """Keep a map, applied to simulations; of context None are all pairs."""
         x_sim, x_obs = pairs
         few = f"{len(x_sim)} pairs for {pool.shape[1]} columns"
         if len(x_sim) < FEWEST_PAIRS:
@@ -154,25 +164,22 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
             )
         imagined = _imagine(chosen, x_sim, x_obs, pool, derive(seed, "residuals"))
         self.maps_[code] = chosen.name
-        self.ways_back_[code] = _WayBack.fit(imagined, pool, seed)
+        self.imagined_[code] = _Imagined(imagined, pool, seed)
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
-        if not hasattr(self, "ways_back_"):
+        if not hasattr(self, "imagined_"):
             raise NotFittedError("this ForwardCorrector is not fitted yet: call fit first")
         x = as_matrix(x, "x", dim=self.dim_x_)
         uniques, codes = distinct(as_entries(context, num_rows=len(x)))
         number = match(self.known_, uniques)[codes]
-        every = self.ways_back_[None](x, NUM_OTHERS).to(x)
-        own: Tensor | None = None
-        for code in np.unique(number):
+        most = max(self.num_candidates, NUM_OTHERS)
+        found = self.imagined_[None].way_back(x, most).to(x)
+        every, own = found[:NUM_OTHERS], found[: self.num_candidates].clone()
+        for code in set(number.tolist()) & self.imagined_.keys():
             rows = torch.from_numpy((number == code).nonzero()[0])
-            back = self.ways_back_.get(int(code), self.ways_back_[None])
-            found = back(x[rows], self.num_candidates).to(x)
-            if own is None:
-                own = x.new_empty(len(found), *x.shape)
-            own[:, rows] = found
-        assert own is not None  # noqa: S101 (x has at least one row)
+            back = self.imagined_[code].way_back
+            own[:, rows] = back(x[rows], self.num_candidates).to(x)
         parts = ((own, 1 - self.doubt_), (every, self.doubt_))
         weights = [x.new_full(some.shape[:2], share / len(some)) for some, share in parts]
         log_weight = torch.cat(weights).log()
@@ -194,9 +201,9 @@ def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
             f"least {FEWEST_SIMULATIONS} are needed"
         )
     low, high = (f(simulations, dim=0) for f in (torch.amin, torch.amax))
-    # A few rows beyond the largest simulation are chance.
-    far = (high - low) / 2
-    apart = (x_sim.amin(dim=0) > high + far) | (x_sim.amax(dim=0) < low - far)
+    # A few rows beyond the largest simulation are chance, or the rounding of a constant.
+    far = (high - low) / 2 + 1e-6 * torch.maximum(low.abs(), high.abs())
+    apart = ~((x_sim >= low - far) & (x_sim <= high + far)).any(dim=0)
     if not apart.any():
         return ""
     column = int(apart.nonzero()[0])
@@ -218,6 +225,7 @@ class _Features:
         slopes: Of the random features, shape ``(dim_x, num_features)``.
         offsets: Of them.
         knots: Where each column may bend, shape ``(num_knots, dim_x)``.
+        ends: Least and largest value of each column that is trusted, shape ``(2, dim_x)``.
     """
 
     centre: Tensor
@@ -225,27 +233,28 @@ class _Features:
     slopes: Tensor
     offsets: Tensor
     knots: Tensor
+    ends: Tensor
 
     @classmethod
-    def suited_to(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _Features:
+    def suited_to(cls, imagined: Tensor, unit: Tensor, seed: int | None) -> _Features:
         rng = generator(derive(seed, "features") or 0)
-        dim = pool.shape[1]
+        dim = len(unit)
         slopes = torch.randn(dim, NUM_FEATURES, generator=rng, dtype=torch.float64)
         offsets = torch.randn(NUM_FEATURES, generator=rng, dtype=torch.float64)
         centre = imagined.mean(dim=0)
-        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * column_scale(pool))
-        quantiles = torch.tensor(KNOTS if dim * len(KNOTS) <= MOST_BENDS else ()).to(pool)
-        return cls(
-            centre,
-            scale,
-            (STEEPNESS / dim**0.5 * slopes).to(pool),
-            offsets.to(pool),
-            ((imagined - centre) / scale).quantile(quantiles, dim=0),
-        )
+        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * unit)
+        knots = unit.new_empty(0, dim)
+        if dim * len(KNOTS) <= MOST_BENDS:
+            quantiles = torch.tensor(KNOTS).to(unit)
+            knots = ((imagined - centre) / scale).quantile(quantiles, dim=0)
+        slopes = (STEEPNESS / dim**0.5 * slopes).to(unit)
+        low, high = imagined.aminmax(dim=0)
+        ends = torch.stack([low, high]) + BEYOND * torch.stack([low - high, high - low])
+        return cls(centre, scale, slopes, offsets.to(unit), knots, ends)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate rows of x, shape ``(n, num)``."""
-        standardised = (x - self.centre) / self.scale
+        """Evaluate rows of x, shape ``(n, num)``; beyond the ends, at them."""
+        standardised = (x.clamp(*self.ends) - self.centre) / self.scale
         bent = torch.tanh(standardised @ self.slopes + self.offsets)
         bends = [(standardised - knot).clamp(min=0.0) for knot in self.knots]
         return torch.cat([standardised, bent, *bends], dim=1)
@@ -263,6 +272,7 @@ class _WayBack:
         predicted: Predictions for rows that it was not fitted to, shape ``(m, dim_x)``.
         residuals: What they leave of the simulations.
         unit: Scale of the simulations, shape ``(dim_x,)``.
+        least: Candidates are not smaller: 0 where simulations are never negative.
     """
 
     features: _Features
@@ -272,42 +282,58 @@ class _WayBack:
     predicted: Tensor
     residuals: Tensor
     unit: Tensor
+    least: float
 
     @classmethod
     def fit(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _WayBack:
-        features = _Features.suited_to(imagined, pool, seed)
+        unit = column_scale(pool)
+        features = _Features.suited_to(imagined, unit, seed)
         held_out = torch.arange(len(pool), device=pool.device) % 5 == 0
         train, test = features(imagined[~held_out]), features(imagined[held_out])
-        delta = pool - imagined
-        middle, shift = train.mean(dim=0), delta[~held_out].mean(dim=0)
+        middle = train.mean(dim=0)
         train, test = train - middle, test - middle
-        values, vectors = torch.linalg.eigh(train.T @ train)
-        moment = vectors.T @ (train.T @ (delta[~held_out] - shift))
-        unit, seen = column_scale(pool), test @ vectors
-        tried = []
-        for penalty in PENALTIES:
-            coefficients = moment / (values + penalty * len(train))[:, None]
-            left = delta[held_out] - shift - seen @ coefficients
-            tried.append(((left / unit).square().mean().item(), coefficients, left))
-        _, coefficients, left = min(tried, key=lambda one: one[0])
-        return cls(
-            features,
-            middle,
-            shift,
-            vectors @ coefficients,
-            pool[held_out] - left,
-            left,
-            unit,
-        )
+        delta = pool - imagined
+        shift = delta[~held_out].mean(dim=0)
+        delta = delta - shift
+        # Without a regression, all rows are shifted alike.
+        coefficients, left = train.new_zeros(train.shape[1], len(unit)), delta[held_out]
+        least = (left / unit).square().mean()
+        if least > ROUNDING:
+            gram, moment = train.T @ train, train.T @ delta[~held_out]
+            for penalty in PENALTIES:
+                ridge = penalty * len(train) * torch.eye(len(gram)).to(gram)
+                weaker = torch.cholesky_solve(moment, torch.linalg.cholesky(gram + ridge))
+                residuals = delta[held_out] - test @ weaker
+                error = (residuals / unit).square().mean()
+                if error > least:
+                    break
+                coefficients, left, least = weaker, residuals, error
+        predicted = pool[held_out] - left
+        floor = 0.0 if pool.min() >= 0 else -math.inf
+        return cls(features, middle, shift, coefficients, predicted, left, unit, floor)
 
     def __call__(self, x: Tensor, num_candidates: int) -> Tensor:
-        """Return candidates of each row, shape ``(K, n, dim_x)``."""
+        """Return candidates ``(K, n, dim_x)``; those of the most similar rows first."""
         x = x.to(self.unit)
         found = x + self.shift + (self.features(x) - self.middle) @ self.coefficients
         apart = torch.cdist(found / self.unit, self.predicted / self.unit)
         num = min(num_candidates, len(self.predicted))
         similar = apart.topk(num, largest=False).indices
-        return found + self.residuals[similar].transpose(0, 1)
+        return (found + self.residuals[similar].transpose(0, 1)).clamp(min=self.least)
+
+
+@dataclass(frozen=True)
+class _Imagined:
+    """Observations that simulations would have given, row by row."""
+
+    x_obs: Tensor
+    x_sim: Tensor
+    seed: int | None
+
+    @cached_property
+    def way_back(self) -> _WayBack:
+        """The way back: it takes time, and not every context is met again."""
+        return _WayBack.fit(self.x_obs, self.x_sim, self.seed)
 
 
 def _imagine(

@@ -240,29 +240,28 @@ def choose_map(
         seed: Deals pairs to folds.
     """
     every = torch.cat([x_sim, x_obs, simulations])
-    rng = generator(0 if seed is None else seed)
-    order = torch.randperm(len(x_sim), generator=rng)
-    fold = (order % min(NUM_FOLDS, len(x_sim))).to(x_sim.device)
-    kinds = [(name, fit) for name, (space, fit) in MAPS.items() if space.suits(every)]
+    kinds = {name: fit for name, (space, fit) in MAPS.items() if space.suits(every)}
     if len(x_sim) < FEWEST_PAIRS:
-        kinds = kinds[:1]
-    tried = [_leave_out(name, fit, x_sim, x_obs, simulations, fold) for name, fit in kinds]
-    least = min(one.errors.mean() for one in tried)
-    return next(one for one in tried if one.errors.mean() <= least + ROUNDING)
-
-
-def _leave_out(
-    name: str, fit: Fit, x_sim: Tensor, x_obs: Tensor, simulations: Tensor, fold: Tensor
-) -> ChosenMap:
-    """Fit a kind without each fold, and predict it."""
-    residuals, folds = torch.empty_like(x_obs), []
-    for number in range(int(fold.max()) + 1):
-        out = fold == number
-        kept = ~out if (~out).any() else out  # a single pair has no others
-        folds.append(fit(x_sim[kept], x_obs[kept], simulations))
-        residuals[out] = x_obs[out] - folds[-1](x_sim[out])
-    errors = (residuals / column_scale(simulations)).square().mean(dim=1)
-    return ChosenMap(name, folds, fold, residuals, errors)
+        kinds = {"a shift": fit_shift}
+    num_folds = min(NUM_FOLDS, len(x_sim))
+    order = torch.randperm(len(x_sim), generator=generator(0 if seed is None else seed))
+    fold = (order % num_folds).to(x_sim.device)
+    unit = column_scale(simulations)
+    folds: dict[str, list[Predict]] = {name: [] for name in kinds}
+    residuals = {name: torch.zeros_like(x_obs) for name in kinds}
+    loss = {name: rank * ROUNDING for rank, name in enumerate(kinds)}
+    # Always the next fold of the kind that has lost least so far: the first to have done
+    # all folds is the best, and most others were given up early.
+    while len(folds[name := min(loss, key=loss.__getitem__)]) < num_folds:
+        out = fold == len(folds[name])
+        kept = ~out if num_folds > 1 else out  # a single pair has no others
+        predict = kinds[name](x_sim[kept], x_obs[kept], simulations)
+        folds[name].append(predict)
+        residuals[name][out] = x_obs[out] - predict(x_sim[out])
+        lost = (residuals[name][out] / unit).square().sum() / x_obs.numel()
+        loss[name] += lost.nan_to_num(nan=math.inf).item()
+    errors = (residuals[name] / unit).square().mean(dim=1)
+    return ChosenMap(name, folds[name], fold, residuals[name], errors)
 
 
 def _mixing_weights(u_sim: Tensor, u_obs: Tensor) -> Tensor:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
+from ma_sbi.validation import as_matrix
 
 __all__ = ["FEWEST_ROWS", "BoundedDensity", "LikeliestShifts", "ShiftLikelihood"]
 
@@ -36,6 +37,8 @@ MOST_SIMULATIONS = 50_000
 MOST_CURVED = 5000
 # Step over which the curvature is measured, in standard errors of a single row.
 RIPPLE = 0.1
+# Shift of the simulations themselves, in standard deviations, that no bias explains.
+MOST_AWAY = 1.0
 # Least curvature, in units of the information: it must be positive.
 LEAST_CURVATURE = 0.1
 
@@ -60,7 +63,18 @@ class BoundedDensity:
         cls, density: Callable[[Tensor], Tensor], simulations: Tensor
     ) -> BoundedDensity:
         """Learn the bound from simulations ``(num_simulations, dim_x)``."""
-        known = density(simulations.float())
+        try:
+            known = density(simulations.float())
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"density cannot be evaluated at simulations: {error}"
+            ) from error
+        if not isinstance(known, Tensor) or known.shape != simulations.shape[:1]:
+            raise ValueError(
+                "density must give a tensor with one number for each of "
+                f"{len(simulations)} simulations, got a {type(known).__name__} of shape "
+                f"{tuple(getattr(known, 'shape', ()))}"
+            )
         if not known.isfinite().any():
             raise ValueError(
                 "density must be finite at simulations, and is at none of them"
@@ -76,9 +90,9 @@ class BoundedDensity:
         """Evaluate x ``(n, dim_x)``: shapes ``(n,)`` and ``(n, dim_x)``."""
         if hasattr(self.density, "log_prob_and_gradient"):
             value, gradient = self.density.log_prob_and_gradient(x)
-            # What the bound leaves of the gradient.
-            share = torch.sigmoid(value - self.least).nan_to_num(0.0)
-            return self._bound(value), share[:, None] * gradient
+            # What the bound leaves of the gradient; none, where there is no density.
+            share = torch.sigmoid(value - self.least)
+            return self._bound(value), (share[:, None] * gradient).nan_to_num(0.0, 0.0, 0.0)
         steps = torch.diag(self.step)[:, None]
         above, below = (
             self.log_prob((x + sign * steps).flatten(0, 1)).unflatten(0, (-1, len(x)))
@@ -98,13 +112,13 @@ class LikeliestShifts(NamedTuple):
         shift: Shape ``(num_contexts, dim_x)``.
         influence: Shape ``(n, dim_x)``. Its mean in a context is zero; its covariance
             there, divided by the number of rows, is the covariance of the shift.
-        unlike: Share of observations that are less probable than every simulation, also
-            when shifted.
+        unlike: Share of the observations of each context that are less probable than every
+            simulation, also when shifted, shape ``(num_contexts,)``.
     """
 
     shift: Tensor
     influence: Tensor
-    unlike: float
+    unlike: Tensor
 
 
 @dataclass(frozen=True)
@@ -133,16 +147,21 @@ class ShiftLikelihood:
     curvature: Tensor
 
     @classmethod
-    def of(
-        cls, density: Callable[[Tensor], Tensor], simulations: Tensor
-    ) -> ShiftLikelihood:
+    def of(cls, density: Callable[[Tensor], Tensor], simulations: Any) -> ShiftLikelihood:
         """Prepare what does not depend on observations, for any number of fits.
 
         Args:
             density: Log density of simulations, ``(n, dim_x) -> (n,)``.
-            simulations: Shape ``(num_simulations, dim_x)``, float64; of more than 50,000
-                as many are chosen at random.
+            simulations: Shape ``(num_simulations, dim_x)``; of more than 50,000, as many
+                are chosen at random.
+
+        Raises:
+            ValueError: If the density does not give one number for each simulation, is
+                finite at none of them, or is clearly that of others.
         """
+        simulations = as_matrix(
+            simulations, "simulations", dtype=torch.float64, column=True
+        )
         order = torch.randperm(len(simulations), generator=generator(0))
         simulations = simulations[order[:MOST_SIMULATIONS].to(simulations.device)]
         bounded = BoundedDensity.around(density, simulations)
@@ -154,18 +173,27 @@ class ShiftLikelihood:
         zero = torch.zeros_like(simulations[:1])
         biased = cls(bounded, simulations, zero[0], information, curvature)
         codes = torch.zeros(len(simulations), dtype=torch.long, device=zero.device)
-        return replace(biased, origin=biased._climb(simulations, codes, zero)[0][0])
+        origin = biased._climb(simulations, codes, zero)[0][0]
+        away = (origin / column_scale(simulations)).abs().max().item()
+        if away > MOST_AWAY:
+            raise ValueError(
+                "density is not that of the simulations: they would be most probable after "
+                f"a shift by {away:.1f} standard deviations; are units or columns mixed up?"
+            )
+        return replace(biased, origin=origin)
 
     def shifts(
-        self, x_obs: Tensor, codes: Tensor, *, seed: int | None = None
+        self, x_obs: Any, codes: Tensor, *, seed: int | None = None
     ) -> LikeliestShifts:
         """Find the shift of each context.
 
         Args:
-            x_obs: Observations, shape ``(n, dim_x)``, float64.
-            codes: Context of each, shape ``(n,)``.
+            x_obs: Observations, shape ``(n, dim_x)``.
+            codes: Number of the context of each, shape ``(n,)``.
             seed: Of the starts.
         """
+        dim = self.simulations.shape[1]
+        x_obs = as_matrix(x_obs, "x_obs", dim=dim, dtype=torch.float64)
         starts = self._starts(x_obs, codes, seed)
         found = [self._climb(x_obs, codes, start) for start in starts]
         shifts, values = (torch.stack(each) for each in zip(*found, strict=True))
@@ -173,8 +201,8 @@ class ShiftLikelihood:
         value, gradient = self.density.log_prob_and_gradient(x_obs - shift[codes])
         influence = -torch.linalg.solve(self.curvature, gradient.T).T
         influence = influence - _means(influence, codes)[codes]
-        unlike = (value < self.density.least + FAR_LESS).double().mean().item()
-        return LikeliestShifts(shift - self.origin, influence, unlike)
+        unlike = _means((value < self.density.least + FAR_LESS).to(x_obs)[:, None], codes)
+        return LikeliestShifts(shift - self.origin, influence, unlike[:, 0])
 
     def _starts(self, x_obs: Tensor, codes: Tensor, seed: int | None) -> Tensor:
         """Choose starts for each context, shape ``(num_starts, num_contexts, dim_x)``.

@@ -171,10 +171,12 @@ class Matching:
         if not isinstance(likelihood, ShiftLikelihood):
             likelihood = ShiftLikelihood.of(likelihood, pools.simulations)
         found = likelihood.shifts(pools.x_obs, pools.codes, seed=seed)
-        if found.unlike > MOST_UNLIKE:
+        apart = found.unlike > MOST_UNLIKE
+        if apart.any():
             raise ValueError(
                 "observations and simulations do not overlap, however the observations "
-                f"are shifted: {found.unlike:.0%} of them stay less probable than every "
+                f"are shifted: under {int(apart.sum())} of {len(apart)} contexts, up to "
+                f"{found.unlike.max().item():.0%} of them stay less probable than every "
                 "simulation; are units or columns mixed up, or is the density that of "
                 "other simulations?"
             )

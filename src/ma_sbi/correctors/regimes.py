@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import as_entries
-from ma_sbi.correctors.assignment import Assignment, assign
+from ma_sbi.correctors.assignment import MOST_COMPARED, Assignment, assign
 from ma_sbi.correctors.bootstrap import SAME, ResidualPools, rounding_of
 from ma_sbi.correctors.composed import Axes, FittableCorrector, encode
 from ma_sbi.correctors.departures import Shift
@@ -23,12 +23,9 @@ from ma_sbi.validation import as_count
 
 __all__ = ["RegimeCorrector", "RegimeFit", "Regimes", "UnrelatedContext"]
 
-# Contexts whose distances set the unit: their cost is quadratic.
-MOST_COMPARED = 500
-
 
 class UnrelatedContext(UserWarning):
-    """A context that is unlike every one of the calibration set."""
+    """A context that those of the calibration set do not assign to a regime."""
 
 
 class RegimeCorrector(FittableCorrector):
@@ -40,7 +37,8 @@ class RegimeCorrector(FittableCorrector):
     context that was seen has the regimes of its rows. A new one, such as a sentence in
     other words, is assigned to regimes by its encoding, as surely as contexts that were
     left out could be. One that is unlike all contexts gets every regime as often as it
-    occurs, with an :class:`UnrelatedContext` warning.
+    occurs, with an :class:`UnrelatedContext` warning; so does every new one, if contexts
+    that were left out could not be assigned.
 
     For free text use :class:`~ma_sbi.SentenceEncoder`, and at least two, better three,
     wordings of each regime in the calibration set.
@@ -48,7 +46,7 @@ class RegimeCorrector(FittableCorrector):
     Args:
         encoder: Context to vectors; any scikit-learn transformer.
         num_draws: Most candidates.
-        most_regimes: Largest number of regimes.
+        most_regimes: Largest number of regimes, where departures have noise.
         decide: Whether a new context has its most probable regime alone: nearer the truth
             on average, and wrong without a sign of it.
 
@@ -87,8 +85,8 @@ class RegimeCorrector(FittableCorrector):
         """Tell which regimes contexts belong to.
 
         Returns:
-            Probabilities of shape ``(n, num_regimes)``, and which contexts are unlike all
-            that were seen, shape ``(n,)``.
+            Probabilities of shape ``(n, num_regimes)``, and which contexts cannot be
+            assigned, shape ``(n,)``.
         """
         self._check_fitted()
         fitted: RegimeFit = self.fitted_  # type: ignore[assignment]
@@ -108,7 +106,7 @@ class Regimes:
 
     Attributes:
         num_draws: Most hypotheses, of all regimes together.
-        most_regimes: Largest number of regimes.
+        most_regimes: Largest number of regimes, where departures have noise.
         noise: Variance of x_obs - x_sim that is no departure, as for
             :class:`~ma_sbi.correctors.ResidualPools`.
         decide: Whether a new context has its most probable regime alone.
@@ -143,19 +141,18 @@ class Regimes:
                 stacklevel=3,
             )
         departures, log_weight = self._pool(triples, share.argmax(dim=1), seed)
-        member = share.new_zeros(len(triples.encoding), num_regimes)
-        member.index_add_(0, triples.codes, share)
-        seen = member.sum(dim=1) > 0
-        encoding, member = triples.encoding[seen], member[seen]
-        member = member / member.sum(dim=1, keepdim=True)
+        rows = share.new_zeros(len(triples.encoding), num_regimes)
+        rows.index_add_(0, triples.codes, share)
+        seen = rows.sum(dim=1) > 0
+        encoding, rows = triples.encoding[seen], rows[seen]
+        # Far from the origin, distances are not exact.
+        origin = encoding.nanmean(dim=0).nan_to_num()
+        encoding = encoding - origin
         there = ~encoding.isnan().any(dim=1)
+        member = rows[there] / rows[there].sum(dim=1, keepdim=True)
+        assignment = assign(encoding[there], member, share.mean(dim=0))
         return RegimeFit(
-            departures,
-            log_weight,
-            encoding,
-            member,
-            assign(encoding[there], member[there], share.mean(dim=0)),
-            self.decide,
+            departures, log_weight, origin, encoding, rows, assignment, self.decide
         )
 
     def _pool(
@@ -163,7 +160,7 @@ class Regimes:
     ) -> tuple[Tensor, Tensor]:
         """Keep departures of each regime, with log weights within it."""
         each = torch.eye(int(regime.max()) + 1).to(triples.delta)
-        pools = ResidualPools(self.num_draws // len(each), noise=self.noise)
+        pools = ResidualPools(max(1, self.num_draws // len(each)), noise=self.noise)
         by_regime = replace(triples, encoding=each, codes=regime)
         coefficients, log_weight, _ = pools.fit(by_regime, seed=seed)(each)
         departures = coefficients[:, :, 0]
@@ -181,14 +178,18 @@ class RegimeFit:
     Attributes:
         departures: Departures of each regime, shape ``(num_draws, num_regimes, dim_x)``.
         log_weight: Their log probabilities within it, shape ``(num_draws, num_regimes)``.
-        encoding: Different contexts that were seen, shape ``(num_contexts, dim_z)``.
-        member: Share of each regime in their rows, shape ``(num_contexts, num_regimes)``.
+        origin: Encoding from which all others are measured, shape ``(dim_z,)``.
+        encoding: Contexts that were seen, measured from it, shape
+            ``(num_contexts, dim_z)``.
+        member: How many of their rows each regime has, shape
+            ``(num_contexts, num_regimes)``.
         assignment: Reads contexts that were not seen.
         decide: Whether these have their most probable regime alone.
     """
 
     departures: Tensor
     log_weight: Tensor
+    origin: Tensor
     encoding: Tensor
     member: Tensor
     assignment: Assignment
@@ -199,8 +200,9 @@ class RegimeFit:
         probability, unlike = self.read(encoding)
         if unlike.any():
             warnings.warn(
-                f"{int(unlike.sum())} of {len(encoding)} contexts are unlike every one of "
-                "the calibration set: each regime has the weight with which it occurs",
+                f"{int(unlike.sum())} of {len(encoding)} contexts are unlike those of the "
+                "calibration set, or these tell nothing of others: each regime has the "
+                "weight with which it occurs",
                 UnrelatedContext,
                 stacklevel=2,
             )
@@ -212,25 +214,28 @@ class RegimeFit:
         return Hypotheses(coefficients, log_weight[used])
 
     def read(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
-        """Find probabilities of regimes, and which contexts are unlike all that were seen.
+        """Find probabilities of regimes, and which contexts cannot be assigned.
 
-        A missing context that was not seen has the shares of the regimes, and is not
-        unlike the others.
+        A missing context that was not seen has the shares of the regimes, and is none of
+        these.
         """
-        encoding = encoding.to(self.encoding)
+        encoding = encoding.to(self.origin) - self.origin
         missing = encoding.isnan().any(dim=1)
         probability = self.assignment.share.repeat(len(encoding), 1)
         unlike = torch.zeros_like(missing)
         if not missing.all():
             probability[~missing], unlike[~missing] = self.assignment(encoding[~missing])
-        if self.decide and self.assignment.tells:
+        if not self.assignment.tells and len(self.assignment.share) > 1:
+            unlike = ~missing
+        if self.decide:
             best = probability.argmax(dim=1, keepdim=True)
             best = torch.zeros_like(probability).scatter_(1, best, 1.0)
             probability = torch.where((missing | unlike)[:, None], probability, best)
-        same = self._same(encoding, missing)
-        seen = same.any(dim=1)
-        probability[seen] = self.member[same[seen].byte().argmax(dim=1)]
-        return probability, unlike & ~seen
+        # Contexts may be encoded alike: their rows are counted together.
+        rows = self._same(encoding, missing).to(self.member) @ self.member
+        total = rows.sum(dim=1, keepdim=True)
+        probability = torch.where(total > 0, rows / total, probability)
+        return probability, unlike & (total[:, 0] == 0)
 
     def _same(self, encoding: Tensor, missing: Tensor) -> Tensor:
         """Tell which contexts are the same, shape ``(n, num_contexts)``."""

@@ -72,10 +72,12 @@ class Ridge:
         few = _choose(torch.arange(len(triples)).to(triples.codes), 10_000, rng)
         subset = triples.rows(few)
         kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
-        kernel = max(
-            kernels,
-            key=lambda one: _maximise_evidence(one, subset, self.rounding).log_evidence,
-        )
+        kernel = kernels[0]
+        if len(kernels) > 1:
+            kernel = max(
+                kernels,
+                key=lambda one: _maximise_evidence(one, subset, self.rounding).log_evidence,
+            )
         solution = _maximise_evidence(kernel, triples, self.rounding)
         common, deviation = solution.coefficients()
         count = triples.codes.bincount(minlength=len(triples.encoding)).to(common)

@@ -44,6 +44,7 @@ def fit_density(
     flow: Literal["nsf", "maf"] | None = None,
     num_transforms: int | None = None,
     hidden: Sequence[int] | None = None,
+    num_flows: int = 1,
     learning_rate: float = 5e-3,
     batch_size: int = 256,
     patience: int = 10,
@@ -63,6 +64,8 @@ def fit_density(
         num_transforms: Number of transforms; 2 for nsf, 5 for maf if None.
         hidden: Widths of the hidden layers of each transform; two layers of ``dim_x``,
             but at least 64, if None. With fewer units columns are left out.
+        num_flows: Flows that are trained one after the other and averaged. Errors of single
+            flows partly cancel; time and memory grow with the number.
         learning_rate: Step size of Adam.
         batch_size: Simulations per step.
         patience: Epochs without improvement on held-out simulations before it stops.
@@ -98,6 +101,7 @@ def fit_density(
         "flow": flow,
         "num_transforms": as_count(num_transforms, "num_transforms"),
         "hidden": [as_count(width, "hidden") for width in hidden],
+        "num_flows": as_count(num_flows, "num_flows"),
     }
     with torch.enable_grad(), seeded(seed, device):
         heavy = HeavyTailed.around(_spread(lower, upper))
@@ -106,10 +110,11 @@ def fit_density(
         num_held_out = min(math.ceil(validation_fraction * len(lower)), len(lower) - 1)
         held, kept = order.tensor_split([num_held_out])
         held_out = _spread(lower[held], upper[held])
-        network = _build(settings, dim).to(device)
-        # Spread anew in every epoch, so that no draw of it is learned.
-        training.run(network, lambda: _spread(lower[kept], upper[kept]), held_out)
-    density = SimulationDensity(network, columns, heavy, settings=settings)
+        flows = _build(settings, dim).to(device)
+        for flow_ in flows:
+            # Spread anew in every epoch, so that no draw of it is learned.
+            training.run(flow_, lambda: _spread(lower[kept], upper[kept]), held_out)
+    density = SimulationDensity(flows, columns, heavy, settings=settings)
     held_out = columns.invert(held_out.to(columns.mean))
     density.held_out_loss = -density.log_prob(held_out).mean().item()
     return density
@@ -135,12 +140,13 @@ def load_density(
         for group in ("columns", "heavy")
     }
     with seeded(0):  # draws weights, which are overwritten
-        network = _build(settings, len(parts["heavy"]["center"]))
-    network.load_state_dict(groups["flow"])
-    network.to(device).eval().requires_grad_(requires_grad=False)
+        flows = _build(settings, len(parts["heavy"]["center"]))
+    for number, flow in enumerate(flows):
+        flow.load_state_dict(groups[_group(number)])
+    flows.to(device).eval().requires_grad_(requires_grad=False)
     held_out_loss = settings.pop("held_out_loss")
     return SimulationDensity(
-        network,
+        flows,
         Columns(**parts["columns"]),
         HeavyTailed(**parts["heavy"]),
         settings=settings,
@@ -152,6 +158,8 @@ class SimulationDensity:
     r"""The density of simulations; made by :func:`fit_density`.
 
     .. math:: q(x) = (1 - \epsilon)\, q_{flow}(x) + \epsilon\, q_{heavy}(x)
+
+    Of several flows, the mean of their densities counts.
 
     Far from all simulations a flow is arbitrary. A broad density with heavy tails, of the
     mean and covariance of the simulations and with a weight of 0.001, decides there: the
@@ -177,20 +185,20 @@ class SimulationDensity:
 
     def __init__(
         self,
-        network: nn.Module,
+        flows: nn.ModuleList,
         columns: Columns,
         heavy: HeavyTailed,
         *,
         settings: dict[str, Any],
         held_out_loss: float = math.nan,
     ) -> None:
-        self.network = network
+        self.flows = flows
         self.columns = columns
         self.heavy = heavy
         self.settings = settings
         self.held_out_loss = held_out_loss
         self.dim_x = len(columns.mean)
-        self.device = next(network.parameters()).device
+        self.device = next(flows.parameters()).device
 
     def log_prob(self, x: Any) -> Tensor:
         """Evaluate the log density of x ``(n, dim_x)``, in blocks that bound memory.
@@ -239,19 +247,24 @@ class SimulationDensity:
         return self.log_prob(x)
 
     def sample(self, num_samples: int, *, seed: int | None = None) -> Tensor:
-        """Draw, shape ``(num_samples, dim_x)``; shared values come spread."""
+        """Draw, shape ``(num_samples, dim_x)``; shared values come spread.
+
+        Draws are of the flow: the broad density is there for what is far from all
+        simulations, and would draw nonsense once in a thousand times.
+        """
         num_samples = as_count(num_samples, "num_samples")
         precise = self.columns.mean.device
-        rows = torch.arange(num_samples).split(_block_rows(self.dim_x))
+        rng = generator(derive(seed, "which"), precise)
+        draws = self.heavy.center.expand(num_samples, -1).clone()
+        which = torch.randint(
+            len(self.flows), draws[:, 0].shape, generator=rng, device=precise
+        )
         with torch.no_grad(), seeded(derive(seed, "flow"), self.device):
-            flow = torch.cat([self.network().sample((len(block),)) for block in rows])
-        draws = flow.to(precise, torch.float64)
-        rng = generator(derive(seed, "heavy"), precise)
-        far = torch.rand(num_samples, generator=rng, device=precise) < HEAVY_SHARE
-        draws[far] = self.heavy.sample(num_samples, rng)[far]
-        # On a logarithmic scale, heavy tails reach beyond the range of float32.
-        most = torch.finfo(torch.float32).max
-        x = self.columns.invert(draws).clamp(-most, most)
+            for number, flow in enumerate(self.flows):
+                rows = (which == number).nonzero().flatten()
+                for block in rows.split(_block_rows(self.dim_x)):
+                    draws[block] = flow().sample((len(block),)).to(draws)
+        x = self.columns.invert(self.heavy.bound(draws))
         return x.to(self.device, torch.float32)
 
     def save(self, path: str | Path) -> None:
@@ -262,12 +275,14 @@ class SimulationDensity:
             self.settings | {"held_out_loss": self.held_out_loss},
             columns=asdict(self.columns),
             heavy=asdict(self.heavy),
-            flow=self.network.state_dict(),
+            **{_group(i): flow.state_dict() for i, flow in enumerate(self.flows)},
         )
 
     def _log_prob(self, x: Tensor) -> Tensor:
         standardised = self.columns.standardise(x)
-        flow = self.network().log_prob(standardised.to(self.device, torch.float32))
+        single = standardised.to(self.device, torch.float32)
+        each = torch.stack([flow().log_prob(single) for flow in self.flows])
+        flow = each.logsumexp(dim=0) - math.log(len(each))
         distance = self.heavy.distance(standardised)
         near = (distance < SLACK * self.heavy.radius) & flow.to(x).isfinite()
         log_prob = torch.logaddexp(
@@ -301,12 +316,20 @@ def _check_simulations(
     return columns.standardise(lower), columns.standardise(upper), columns
 
 
-def _build(settings: dict[str, Any], dim: int) -> nn.Module:
-    return FLOWS[settings["flow"]](
-        dim,
-        transforms=settings["num_transforms"],
-        hidden_features=tuple(settings["hidden"]),
+def _build(settings: dict[str, Any], dim: int) -> nn.ModuleList:
+    return nn.ModuleList(
+        FLOWS[settings["flow"]](
+            dim,
+            transforms=settings["num_transforms"],
+            hidden_features=tuple(settings["hidden"]),
+        )
+        for _ in range(settings.get("num_flows", 1))
     )
+
+
+def _group(number: int) -> str:
+    """Name a flow in a file."""
+    return f"flow {number}" if number else "flow"
 
 
 def _spread(lower: Tensor, upper: Tensor) -> Tensor:

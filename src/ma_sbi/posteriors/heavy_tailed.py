@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,12 +59,7 @@ class HeavyTailed:
         beyond = (distance / self.radius).clamp(min=1.0).log()
         return self.log_peak - (len(self.center) + 1) * beyond
 
-    def sample(self, num_samples: int, rng: torch.Generator | None = None) -> Tensor:
-        """Draw, shape ``(num_samples, dim)``."""
-        dim = len(self.center)
-        kind: dict[str, Any] = {"device": self.center.device, "dtype": self.center.dtype}
-        direction = torch.randn(num_samples, dim, generator=rng, **kind)
-        inside, along = torch.rand(2, num_samples, generator=rng, **kind)
-        length = torch.where(inside * (dim + 1) < 1, along ** (1 / dim), 1 / along)
-        white = self.radius * length[:, None] * direction / direction.norm(dim=1)[:, None]
-        return self.center + torch.linalg.solve(self.whitener, white, left=False)
+    def bound(self, points: Tensor) -> Tensor:
+        """Move points beyond the radius back to it."""
+        excess = (self.distance(points) / self.radius).clamp(min=1.0)
+        return self.center + (points - self.center) / excess[:, None]

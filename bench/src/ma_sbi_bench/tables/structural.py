@@ -238,15 +238,15 @@ def lines(rows: pd.DataFrame) -> list[Line]:
     made = []
     for world, found in rows.groupby("task", sort=False):
         by_metric = {metric: _by_place(some) for metric, some in found.groupby("metric")}
-        errors = by_metric["squared_error"]
+        errors, num_seeds = by_metric["squared_error"], found["seed"].nunique()
         npe, oracle = (errors.get((0, method)) for method in ("npe", ORACLE))
         for (num, method), values in errors.items():
             labels: dict[str, str | int] = {"triples": num or "", "method": method}
             score = by_metric.get("log_score", {}).get((num, method))
             labels["log score"] = "" if score is None else f"{score.mean():.2f}"
-            cover = by_metric["coverage"][num, method]
-            cover = cover.reshape(-1, len(LEVELS), len(values)).mean(axis=(0, 2))
-            for level, share in zip(LEVELS, cover, strict=True):
+            # Of each seed all levels, of each level all sets.
+            cover = by_metric["coverage"][num, method].reshape(num_seeds, len(LEVELS), -1)
+            for level, share in zip(LEVELS, cover.mean(axis=(0, 2)), strict=True):
                 labels[f"{level:.0%} intervals cover"] = f"{share:.1%}"
             closed = None
             if method not in ("npe", ORACLE) and npe is not None and oracle is not None:
@@ -273,7 +273,7 @@ def _by_place(rows: pd.DataFrame) -> dict[tuple[int, str], np.ndarray]:
 
 
 def _pool(task: Task, cell: Cell) -> Tensor:
-    """Draw simulations from the prior: the first that a posterior was trained on."""
+    """Draw simulations from the prior."""
     return task.draw(POOL, seed=cell.seed).x_sim
 
 

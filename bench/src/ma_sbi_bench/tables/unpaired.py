@@ -53,9 +53,14 @@ BARS: dict[str, tuple[str, float]] = {
 """What the learned density is compared with in each world, and the largest ratio."""
 RATIO = "Mean squared error of the shift, learned density, and the bar"
 
-# Two Moons has edges as narrow as 0.01, which take a flow of more parts.
+# Two Moons has edges as narrow as 0.01, which take flows of more parts, and more flows.
 TRAINING: dict[str, dict[str, Any]] = {
-    "two_moons": {"num_transforms": 4, "learning_rate": 2e-3, "batch_size": 512}
+    "two_moons": {
+        "num_flows": 3,
+        "num_transforms": 4,
+        "learning_rate": 2e-3,
+        "batch_size": 512,
+    }
 }
 NUM_SIMULATIONS = {"two_moons": 100_000}
 
@@ -181,18 +186,18 @@ def ratio(errors: np.ndarray, others: np.ndarray) -> Compared:
     return Compared(value, value - half, value + half, better="lower")
 
 
+Found = dict[tuple[str, int], dict[str, np.ndarray]]
+"""Squared errors by world and number of observations, then by method."""
+
+
 def lines(rows: pd.DataFrame) -> list[Line]:
     """Make a line for each bar, and one for each method in each world."""
-    found: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+    found: Found = {}
     for _, row in rows.sort_values("seed", kind="stable").iterrows():
         known = found.setdefault((row["task"], int(row["num_calibration"])), {})
         parts = [known[row["method"]]] if row["method"] in known else []
         known[row["method"]] = np.concatenate([*parts, row["values"]])
     return [*_bars(found), *_methods(found)]
-
-
-Found = dict[tuple[str, int], dict[str, np.ndarray]]
-"""Squared errors by world and number of observations, then by method."""
 
 
 def _bars(found: Found) -> Iterator[Line]:
