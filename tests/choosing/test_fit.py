@@ -543,3 +543,38 @@ class TestDifficultInput:
 
     def test_one_candidate_is_a_point(self, certain):
         assert certain.why.inference == "point"
+
+
+def test_true_parameters_judge_where_they_are_known(world):
+    posterior = exact()
+    known = fit_corrector(
+        world.context,
+        world.x_obs,
+        world.x_sim,
+        posterior=posterior,
+        theta=world.theta,
+        seed=0,
+    )
+    assert known.why.scored_by == "the true parameters"
+    # Parameters of other rows are explained by no correction.
+    wrong = fit_corrector(
+        world.context,
+        world.x_obs,
+        world.x_sim,
+        posterior=posterior,
+        theta=world.theta.flip(0),
+        seed=0,
+    )
+    best = [max(one.score for one in found.why.tried) for found in (known, wrong)]
+    assert best[0] > best[1] + 0.2
+    with pytest.raises(ValueError, match="theta must have one row per observation"):
+        fit_corrector(world.context, world.x_obs, world.x_sim, theta=world.theta[:3])
+
+
+def test_the_score_of_all_together_is_that_of_the_only_one(certain, weighed):
+    (only,) = (one for one in certain.why.tried if one.weight > 0.999)
+    assert certain.why.gain == pytest.approx((only.score, only.error), abs=1e-3)
+    assert "all together" in str(certain.why)
+    # Together they are no worse than the best alone, up to what caution costs.
+    best = max(one.score for one in weighed.why.tried)
+    assert weighed.why.gain[0] > best - 0.05
