@@ -1,6 +1,7 @@
 """Data at the edge of what ``fit_corrector`` is made for."""
 
 import json
+import warnings
 
 import pytest
 import torch
@@ -130,3 +131,21 @@ def test_fewer_rows_than_columns_are_named():
     assert any(said.startswith("20 rows for 25 columns: ") for said in why.reasons)
     why = fit_corrector(NOTES[:20], x_sim[:, :20] + 1, x_sim[:, :20], seed=0).why
     assert not any("columns" in said for said in why.reasons)
+
+
+def test_a_new_context_is_said_to_be_new_where_all_rows_had_the_same():
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(40, 2, generator=rng)
+    found = fit_corrector(["Bubbles in the cell."] * 40, x_sim + 1, x_sim, seed=0)
+    assert any("every row has the same context" in said for said in found.why.reasons)
+    with pytest.warns(UserWarning, match="1 of 1 contexts are not among those"):
+        found.correct(x_sim[:1], "All good.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.correct(x_sim[:1], "Bubbles in the cell.")
+
+
+def test_too_few_rows_say_that_the_context_is_not_read():
+    x_sim = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    text = str(fit_corrector(NOTES[:5], x_sim + 1, x_sim).why)
+    assert "context not read" in text

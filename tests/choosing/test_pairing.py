@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ma_sbi import fit_corrector
-from ma_sbi.choosing.pairing import PAIRED, NotPaired, examine_pairs
+from ma_sbi.choosing.pairing import PAIRED, NotPaired, _centred, examine_pairs
 
 SHIFTS = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
 NUM_SETS = 60
@@ -58,6 +58,27 @@ def test_dependence_without_correlation_is_seen():
     x_sim = torch.randn(200, 1, generator=rng)
     found = examine_pairs(x_sim.square(), x_sim, torch.zeros(200, dtype=torch.long))
     assert found.p_value <= PAIRED
+
+
+@pytest.mark.parametrize("num", [40, 100])
+def test_contexts_may_turn_x_around(num):
+    rng = torch.Generator().manual_seed(num)
+    x_sim = torch.randn(num, 1, generator=rng) + 0.3 * torch.randn(num, 6, generator=rng)
+    codes = torch.arange(num) % 2
+    assert examine_pairs((2 * codes[:, None] - 1) * x_sim, x_sim, codes).are_pairs
+
+
+def test_distances_are_centred_within_contexts():
+    x = torch.randn(7, 2, generator=torch.Generator().manual_seed(0))
+    codes = torch.tensor([0, 1, 0, 1, 1, 0, 2])
+    found = _centred(torch.cdist(x, x), (codes[:, None] == codes).float())
+    for code in range(3):
+        rows = codes == code
+        own = torch.cdist(x[rows], x[rows])
+        mean = own.mean(dim=0)
+        expected = own - mean - mean[:, None] + own.mean()
+        torch.testing.assert_close(found[rows][:, rows], expected)
+    assert (found[codes[:, None] != codes] == 0).all()
 
 
 def test_a_control_run_at_one_setting_is_paired():

@@ -7,6 +7,7 @@ import torch
 from torch.distributions import Normal
 
 from ma_sbi import fit_corrector
+from ma_sbi.correctors import MatchingAssumption
 
 BY_CONTEXT = "likeliest shift by context"
 SHIFTS = {"high": 1.0, "low": -1.0}
@@ -79,3 +80,11 @@ def test_observations_in_other_units_are_named():
     )
     assert any("do not overlap" in said for said in far.why.reasons)
     assert not any("do not overlap" in said for said in near.why.reasons)
+
+
+def test_what_is_assumed_without_pairs_is_said():
+    with pytest.warns(MatchingAssumption, match="a true effect is removed"):
+        found = fit(20, simulations=simulate(2000))
+    assert any(
+        "same distribution under every context" in said for said in found.why.reasons
+    )

@@ -65,7 +65,7 @@ class ChosenCorrector(BaseCorrector):
     ) -> None:
         self.parts = tuple(parts)
         # Where most contexts occur once, as numbers do, a new one is nothing special.
-        self.repeat = 1 < len(known) <= why.num_rows / 2
+        self.repeat = len(known) <= why.num_rows / 2
         self.known = known
         self.dim_x = dim_x
         self.why = why

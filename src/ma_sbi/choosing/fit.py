@@ -33,11 +33,11 @@ from ma_sbi.choosing.proposals import (
     NothingDeparts,
 )
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
-from ma_sbi.choosing.why import Read, Tried, Why
+from ma_sbi.choosing.why import NOT_READ, Read, Tried, Why
 from ma_sbi.context import distinct
 from ma_sbi.correctors.forward import why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
-from ma_sbi.correctors.matching import MOST_UNLIKE
+from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 
@@ -46,6 +46,10 @@ __all__ = ["fit_corrector"]
 LEFT_ALONE = "observations are left as they are"
 # Rows whose candidates are counted, to tell a point.
 MOST_SHOWN = 100
+SAME_THETA = (
+    "without pairs it is assumed that theta has the same distribution under every context; "
+    "if it differs, a true effect is removed"
+)
 # Below this p-value, simulations and calibration rows are of different populations.
 SMALLEST_P = 0.001
 
@@ -155,6 +159,11 @@ def fit_corrector(
             f"two groups): {LEFT_ALONE}"
         )
         return _nothing(data, known, reasons)
+    if not data.paired:
+        warnings.warn(SAME_THETA, MatchingAssumption, stacklevel=2)
+        reasons.append(SAME_THETA)
+    if len(known) == 1:
+        reasons.append("every row has the same context, so a context has no effect")
     if len(known) > len(data) / 2 > 1:
         reasons.append(
             "most contexts occur once: what is learned of one has to carry over to others"
@@ -265,7 +274,7 @@ def _usable(
 
 def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
     tried = Tried(NOTHING, LEFT_ALONE, None, None, 1.0, 1.0)
-    why = Why((tried,), "no correction", "nothing", len(data), "not read", tuple(reasons))
+    why = Why((tried,), "no correction", "nothing", len(data), NOT_READ, tuple(reasons))
     return ChosenCorrector(
         [Part(NOTHING, NothingDeparts(), 1.0, 1.0)], known, data.x_obs.shape[1], why
     )

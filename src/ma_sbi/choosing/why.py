@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-__all__ = ["Read", "Tried", "Why"]
+__all__ = ["NOT_READ", "Read", "Tried", "Why"]
+
+NOT_READ = "not read"
+"""In place of an encoder, where there was nothing to learn."""
 
 
 @dataclass(frozen=True)
@@ -82,29 +85,31 @@ class Why:
         return json.dumps(asdict(self), indent=2)
 
     def __str__(self) -> str:
+        width = max(24, *(len(one.name) + 1 for one in self.tried))
         lines = [
             f"{self.inference}, from {self.num_rows} calibration rows",
-            f"context read by {self._reading()}",
+            f"context {self._reading()}",
             f"scored by {self.scored_by}",
-            f"{'':24}{'score':>16}{'weight':>9}{'new context':>13}",
+            f"{'':{width}}{'score':>16}{'weight':>9}{'new context':>13}",
         ]
         for one in self.tried:
             score = "" if one.score is None else f"{one.score:+.2f} ± {one.error:.2f}"
             lines.append(
-                f"{one.name:24}{score:>16}{one.weight:>9.0%}{one.weight_unseen:>13.0%}"
+                f"{one.name:{width}}{score:>16}{one.weight:>9.0%}{one.weight_unseen:>13.0%}"
             )
         if self.gain is not None:
             together = f"{self.gain[0]:+.2f} ± {self.gain[1]:.2f}"
-            lines.append(f"{'all together':24}{together:>16}")
+            lines.append(f"{'all together':{width}}{together:>16}")
         return "\n".join([*lines, *(f"- {reason}" for reason in self.reasons)])
 
     def _reading(self) -> str:
         if not self.read:
-            return self.encoder
+            return self.encoder if self.encoder == NOT_READ else f"read by {self.encoder}"
         others = [
             f"{one.name} {one.score:+.2f} ± {one.error:.2f}"
             for one in self.read
             if one.score is not None
         ]
         chosen = next(one.name for one in self.read if one.chosen)
-        return f"{chosen} (on contexts left out: {', '.join(others)})" if others else chosen
+        left_out = f" (on contexts left out: {', '.join(others)})" if others else ""
+        return f"read by {chosen}{left_out}"
