@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-__all__ = ["column_scale", "median_distance"]
+__all__ = ["column_scale", "median_distance", "spreads_apart"]
+
+# Rows from which a spread is measured.
+MOST_ROWS = 10_000
 
 
 def column_scale(values: Tensor) -> Tensor:
@@ -37,3 +42,18 @@ def median_distance(points: Tensor) -> float:
     distance = torch.pdist(points[~points.isnan().any(dim=1)])
     distance = distance[distance > 0]
     return distance.median().item() if len(distance) else 1.0
+
+
+def spreads_apart(x: Tensor, y: Tensor, factor: float) -> list[int]:
+    """Find columns whose spreads, between quartiles, differ by more than a factor.
+
+    Example:
+        >>> x = torch.arange(20.0).reshape(10, 2)
+        >>> spreads_apart(x, x * torch.tensor([1.0, 1000.0]), 50.0)
+        [1]
+    """
+    quartiles = torch.tensor([0.25, 0.75])
+    ends = [part[:MOST_ROWS].quantile(quartiles.to(part), dim=0) for part in (x, y)]
+    first, second = (high - low for low, high in ends)
+    ratio = (first / second.to(first)).log().abs()
+    return (ratio.isfinite() & (ratio > math.log(factor))).nonzero().flatten().tolist()

@@ -82,6 +82,13 @@ def test_observations_in_other_units_are_named():
     assert not any("do not overlap" in said for said in near.why.reasons)
 
 
+@pytest.mark.parametrize("scale", [0.1, 10.0])
+def test_a_spread_that_no_shift_explains_is_named(scale):
+    pool = simulate(2000)
+    with pytest.warns(MatchingAssumption, match=r"\(column 0\), which no shift explains"):
+        fit_corrector(["a", "b"] * 30, scale * simulate(60), simulations=pool, seed=0)
+
+
 def test_what_is_assumed_without_pairs_is_said():
     with pytest.warns(MatchingAssumption, match="a true effect is removed"):
         found = fit(20, simulations=simulate(2000))

@@ -236,3 +236,10 @@ def test_a_linear_map_of_more_columns_than_pairs_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error", FewPairs)
         ForwardCorrector(pool).fit(["-"] * 20, x_sim + 1, x_sim)
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_simulations_in_other_units_are_refused_where_ranges_overlap(factor):
+    data = pairs(lambda x: x + 2)
+    with pytest.raises(ValueError, match="spread far more or less than x_sim: in column 0"):
+        ForwardCorrector(factor * normal(1000, 3, 9)).fit(*data)

@@ -37,7 +37,7 @@ from ma_sbi.choosing.why import NOT_READ, Read, Tried, Why
 from ma_sbi.context import distinct
 from ma_sbi.correctors.forward import why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
-from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption
+from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 
@@ -160,8 +160,12 @@ def fit_corrector(
         )
         return _nothing(data, known, reasons)
     if not data.paired:
-        warnings.warn(SAME_THETA, MatchingAssumption, stacklevel=2)
-        reasons.append(SAME_THETA)
+        assert pool is not None  # noqa: S101 (there is one where there are no pairs)
+        codes = torch.from_numpy(data.codes).to(data.x_obs.device)
+        for said in (SAME_THETA, about_units(data.x_obs, codes, pool.x.to(data.x_obs))):
+            if said:
+                warnings.warn(said, MatchingAssumption, stacklevel=2)
+                reasons.append(said)
     if len(known) == 1:
         reasons.append("every row has the same context, so a context has no effect")
     if len(known) > len(data) / 2 > 1:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.randomness import derive, generator
-from ma_sbi.scaling import column_scale
+from ma_sbi.scaling import column_scale, spreads_apart
 
 __all__ = ["NotPaired", "Pairing", "examine_pairs"]
 
@@ -107,7 +107,7 @@ def examine_pairs(
     """
     rng = generator(0 if seed is None else derive(seed, "pairs"))
     some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS].to(x_obs.device)
-    units = _other_units(x_obs, x_sim)
+    units = tuple(spreads_apart(x_obs, x_sim, UNITS))
     x_obs, x_sim = (x[some].double().cpu() for x in (x_obs, x_sim))
     codes = codes[some].cpu().unique(return_inverse=True)[1]
     observed, simulated = (_centre(_ranks(x), codes) for x in (x_obs, x_sim))
@@ -235,10 +235,3 @@ def _other_order(x: Tensor, y: Tensor) -> tuple[int, ...] | None:
     found = correlation[torch.arange(len(place)), torch.from_numpy(place)]
     clearly = found.sum() * (1 - REORDERED) > correlation.diag().sum()
     return tuple(place.tolist()) if clearly and found.mean() > REORDERED else None
-
-
-def _other_units(x_obs: Tensor, x_sim: Tensor) -> tuple[int, ...]:
-    spread = [(x.quantile(0.75, dim=0) - x.quantile(0.25, dim=0)) for x in (x_obs, x_sim)]
-    factor = (spread[0] / spread[1]).log().abs()
-    differ = factor.isfinite() & (factor > torch.tensor(UNITS).log().item())
-    return tuple(differ.nonzero().flatten().tolist())

@@ -25,7 +25,7 @@ from ma_sbi.correctors.forward_maps import (
 )
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
-from ma_sbi.scaling import column_scale
+from ma_sbi.scaling import column_scale, spreads_apart
 from ma_sbi.validation import as_count, as_matrix, as_pairs, as_pools
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
 
 FEWEST_SIMULATIONS = 500
 """Fewer simulations do not tell the way back."""
+# Factor between the spreads of simulations and x_sim from which one is of other units.
+MOST_APART = 5.0
 # Pairs that maps are learned from: more would cost time and tell nothing new.
 MOST_PAIRS = 5000
 # Simulations that the way back is learned from.
@@ -204,14 +206,17 @@ def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
     # A few rows beyond the largest simulation are chance, or the rounding of a constant.
     far = (high - low) / 2 + 1e-6 * torch.maximum(low.abs(), high.abs())
     apart = ~((x_sim >= low - far) & (x_sim <= high + far)).any(dim=0)
-    if not apart.any():
-        return ""
-    column = int(apart.nonzero()[0])
+    if apart.any():
+        column, said = int(apart.nonzero()[0]), "do not overlap with x_sim"
+    else:
+        other = spreads_apart(x_sim, simulations, MOST_APART)
+        if not other:
+            return ""
+        column, said = other[0], "spread far more or less than x_sim"
     return (
-        f"simulations do not overlap with x_sim: in column {column} they lie between "
-        f"{low[column]:g} and {high[column]:g}, x_sim between "
-        f"{x_sim[:, column].min():g} and {x_sim[:, column].max():g}; are units or columns "
-        "mixed up?"
+        f"simulations {said}: in column {column} they lie between {low[column]:g} and "
+        f"{high[column]:g}, x_sim between {x_sim[:, column].min():g} and "
+        f"{x_sim[:, column].max():g}; are units or columns mixed up?"
     )
 
 

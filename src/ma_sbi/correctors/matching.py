@@ -18,7 +18,7 @@ from ma_sbi.correctors.likelihood import FEWEST_ROWS, ShiftLikelihood
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import generator
-from ma_sbi.scaling import column_scale
+from ma_sbi.scaling import column_scale, spreads_apart
 
 __all__ = ["Loss", "Matching", "MatchingAssumption", "MatchingCorrector"]
 
@@ -29,6 +29,8 @@ with the density of the simulations."""
 
 # Observations compared with the pool at once, to bound memory.
 ROWS_AT_ONCE = 256
+# Factor between spreads from which observations are of other units than simulations.
+MOST_APART = 3.0
 # Share of observations that may be less probable than every simulation, when shifted.
 MOST_UNLIKE = 0.5
 
@@ -154,6 +156,9 @@ class Matching:
             MatchingAssumption,
             stacklevel=3,
         )
+        unlike = about_units(pools.x_obs, pools.codes, pools.simulations)
+        if unlike:
+            warnings.warn(unlike, MatchingAssumption, stacklevel=3)
         triples = Triples(pools.encoding, pools.codes, pools.basis, delta)
         return Ridge().fit(triples, seed=seed)
 
@@ -245,3 +250,23 @@ def _closest_shift(
         stacklevel=2,
     )
     return shift
+
+
+def about_units(x_obs: Tensor, codes: Tensor, simulations: Tensor) -> str:
+    """Say that observations of a context spread unlike simulations; nothing if they do not.
+
+    Args:
+        x_obs: Observations, shape ``(n, dim_x)``.
+        codes: Context of each, shape ``(n,)``.
+        simulations: Simulations from the prior, shape ``(num_simulations, dim_x)``.
+    """
+    count = codes.bincount()
+    total = x_obs.new_zeros(len(count), x_obs.shape[1]).index_add_(0, codes, x_obs)
+    within = x_obs - (total / count.clamp(min=1)[:, None])[codes]
+    columns = spreads_apart(within, simulations, MOST_APART)
+    if not columns or count.max() < FEWEST_ROWS:
+        return ""
+    return (
+        "within a context, observations spread far more or less than simulations (column "
+        f"{columns[0]}), which no shift explains; are units or columns mixed up?"
+    )
