@@ -45,15 +45,20 @@ def median_distance(points: Tensor) -> float:
 
 
 def spreads_apart(x: Tensor, y: Tensor, factor: float) -> list[int]:
-    """Find columns whose spreads, between quartiles, differ by more than a factor.
+    """Find columns whose spreads differ by more than a factor, however they are measured.
+
+    Quartiles of a column that is mostly zero, and deviations of one with long tails, vary
+    much by chance: so both must differ.
 
     Example:
         >>> x = torch.arange(20.0).reshape(10, 2)
         >>> spreads_apart(x, x * torch.tensor([1.0, 1000.0]), 50.0)
         [1]
     """
-    quartiles = torch.tensor([0.25, 0.75])
-    ends = [part[:MOST_ROWS].quantile(quartiles.to(part), dim=0) for part in (x, y)]
-    first, second = (high - low for low, high in ends)
-    ratio = (first / second.to(first)).log().abs()
-    return (ratio.isfinite() & (ratio > math.log(factor))).nonzero().flatten().tolist()
+    parts = [part[:MOST_ROWS].double() for part in (x, y)]
+    quartiles = torch.tensor([0.25, 0.75], dtype=torch.float64, device=x.device)
+    between = [part.quantile(quartiles, dim=0).diff(dim=0)[0] for part in parts]
+    deviation = [part.std(dim=0) for part in parts]
+    apart = torch.stack([(a / b).log() for a, b in (between, deviation)])
+    least = apart.abs().amin(dim=0) * (apart[0].sign() == apart[1].sign())
+    return (least.isfinite() & (least > math.log(factor))).nonzero().flatten().tolist()

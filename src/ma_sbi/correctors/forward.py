@@ -40,6 +40,8 @@ FEWEST_SIMULATIONS = 500
 """Fewer simulations do not tell the way back."""
 # Factor between the spreads of simulations and x_sim from which one is of other units.
 MOST_APART = 5.0
+# Rows without which spreads are not compared: those of long tails vary by chance.
+FEWEST_COMPARED = 50
 # Pairs that maps are learned from: more would cost time and tell nothing new.
 MOST_PAIRS = 5000
 # Simulations that the way back is learned from.
@@ -210,7 +212,7 @@ def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
         column, said = int(apart.nonzero()[0]), "do not overlap with x_sim"
     else:
         other = spreads_apart(x_sim, simulations, MOST_APART)
-        if not other:
+        if not other or len(x_sim) < FEWEST_COMPARED:
             return ""
         column, said = other[0], "spread far more or less than x_sim"
     return (

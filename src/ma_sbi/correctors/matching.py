@@ -31,6 +31,8 @@ with the density of the simulations."""
 ROWS_AT_ONCE = 256
 # Factor between spreads from which observations are of other units than simulations.
 MOST_APART = 3.0
+# Rows without which spreads are not compared.
+FEWEST_COMPARED = 50
 # Share of observations that may be less probable than every simulation, when shifted.
 MOST_UNLIKE = 0.5
 
@@ -264,7 +266,7 @@ def about_units(x_obs: Tensor, codes: Tensor, simulations: Tensor) -> str:
     total = x_obs.new_zeros(len(count), x_obs.shape[1]).index_add_(0, codes, x_obs)
     within = x_obs - (total / count.clamp(min=1)[:, None])[codes]
     columns = spreads_apart(within, simulations, MOST_APART)
-    if not columns or count.max() < FEWEST_ROWS:
+    if not columns or len(x_obs) < FEWEST_COMPARED:
         return ""
     return (
         "within a context, observations spread far more or less than simulations (column "
