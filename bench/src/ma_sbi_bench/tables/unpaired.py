@@ -60,6 +60,7 @@ TRAINING: dict[str, dict[str, Any]] = {
         "num_transforms": 4,
         "learning_rate": 2e-3,
         "batch_size": 512,
+        "patience": 30,
     }
 }
 NUM_SIMULATIONS = {"two_moons": 100_000}
