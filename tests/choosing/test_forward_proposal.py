@@ -108,6 +108,15 @@ def test_simulations_that_cannot_be_used_are_named(simulations, words):
     assert any(words in reason for reason in found.why.reasons)
 
 
+def test_simulations_that_spread_differently_are_named_and_used():
+    # A column of rare counts is nearly constant in some rows, and in some folds of them.
+    context, x_obs, x_sim = saturated(60)
+    pool = normal(1000, 4, 9) * torch.tensor([8.0, 1.0, 1.0, 1.0])
+    found = fit_corrector(context, x_obs, x_sim, simulations=pool, seed=0)
+    assert NAME in weights(found)
+    assert any("in column 0 they lie between" in one for one in found.why.reasons)
+
+
 def test_it_is_not_tried_where_x_sim_has_noise_of_its_own():
     theta = normal(200, 4, 0)
     x_obs, x_sim, pool = (theta + normal(200, 4, seed) for seed in (1, 2, 3))

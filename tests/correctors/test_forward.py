@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from ma_sbi.correctors import FewPairs, ForwardCorrector
+from ma_sbi.correctors import FewPairs, ForwardCorrector, OtherUnits
 
 NOTES = ["The instrument is new.", "The instrument is worn."]
 
@@ -239,7 +239,7 @@ def test_a_linear_map_of_more_columns_than_pairs_is_warned_of():
 
 
 @pytest.mark.parametrize("factor", [0.1, 10.0])
-def test_simulations_in_other_units_are_refused_where_ranges_overlap(factor):
+def test_simulations_in_other_units_are_warned_of_where_ranges_overlap(factor):
     data = pairs(lambda x: x + 2)
-    with pytest.raises(ValueError, match="spread far more or less than x_sim: in column 0"):
+    with pytest.warns(OtherUnits, match="spread far more or less than x_sim: in column 0"):
         ForwardCorrector(factor * normal(1000, 3, 9)).fit(*data)

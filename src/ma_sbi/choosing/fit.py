@@ -35,7 +35,7 @@ from ma_sbi.choosing.proposals import (
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
 from ma_sbi.choosing.why import NOT_READ, Read, Tried, Why
 from ma_sbi.context import distinct
-from ma_sbi.correctors.forward import why_unusable
+from ma_sbi.correctors.forward import about_spreads, why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
 from ma_sbi.protocols import Context, Encoder, has_density
@@ -178,6 +178,8 @@ def fit_corrector(
             "mostly regularisation; more rows, or summaries of fewer columns, help"
         )
     data = replace(data, pool=_usable(reference, data, reasons))
+    if pool is not None and data.pool is not None:
+        reasons += filter(None, [about_spreads(data.mean_x_sim, data.pool)])
     if density is not None:
         bounded = _bounded(density, data.mean_x_sim if pool is None else pool.x)
         if pool is not None and not data.paired:

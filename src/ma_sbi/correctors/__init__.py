@@ -15,7 +15,7 @@ from ma_sbi.correctors.decomposition import (
 )
 from ma_sbi.correctors.departures import Affine, Departure, Shift
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
-from ma_sbi.correctors.forward import FewPairs, ForwardCorrector
+from ma_sbi.correctors.forward import FewPairs, ForwardCorrector, OtherUnits
 from ma_sbi.correctors.inference import Evidence, Inference, Mixture, Point
 from ma_sbi.correctors.likelihood import ShiftLikelihood
 from ma_sbi.correctors.located import RidgeWithResiduals
@@ -54,6 +54,7 @@ __all__ = [
     "MatchingCorrector",
     "Mixture",
     "Network",
+    "OtherUnits",
     "Point",
     "Pools",
     "Preflight",

@@ -33,6 +33,8 @@ __all__ = [
     "FEWEST_SIMULATIONS",
     "FewPairs",
     "ForwardCorrector",
+    "OtherUnits",
+    "about_spreads",
     "why_unusable",
 ]
 
@@ -69,6 +71,10 @@ LEAST_SCALE = 0.1
 
 class FewPairs(UserWarning):
     """A map of many coefficients that few pairs decide."""
+
+
+class OtherUnits(UserWarning):
+    """Simulations that spread unlike x_sim, as if in other units."""
 
 
 class ForwardCorrector(BaseCorrector, BaseEstimator):
@@ -126,6 +132,9 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         unusable = why_unusable(simulated, pool)
         if unusable:
             raise ValueError(unusable)
+        unlike = about_spreads(simulated, pool)
+        if unlike:
+            warnings.warn(unlike, OtherUnits, stacklevel=2)
         self.known_, codes = distinct(as_entries(context, num_rows=len(observed)))
         pool = pool[_some(len(pool), MOST_SIMULATIONS, derive(seed, "pool"))]
         few = _some(len(observed), MOST_PAIRS, derive(seed, "pairs"))
@@ -208,17 +217,37 @@ def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
     # A few rows beyond the largest simulation are chance, or the rounding of a constant.
     far = (high - low) / 2 + 1e-6 * torch.maximum(low.abs(), high.abs())
     apart = ~((x_sim >= low - far) & (x_sim <= high + far)).any(dim=0)
-    if apart.any():
-        column, said = int(apart.nonzero()[0]), "do not overlap with x_sim"
-    else:
-        other = spreads_apart(x_sim, simulations, MOST_APART)
-        if not other or len(x_sim) < FEWEST_COMPARED:
-            return ""
-        column, said = other[0], "spread far more or less than x_sim"
+    if not apart.any():
+        return ""
+    ranges = _ranges(x_sim, simulations, int(apart.nonzero()[0]))
+    return f"simulations do not overlap with x_sim{ranges}"
+
+
+def about_spreads(x_sim: Tensor, simulations: Tensor) -> str:
+    """Say that simulations spread unlike x_sim; nothing if they do not.
+
+    It is a doubt and not a reason to stop: a column that is nearly constant in some rows
+    may vary much in others.
+
+    Args:
+        x_sim: Simulations of the pairs, shape ``(n, dim_x)``.
+        simulations: Simulations from the prior, shape ``(num_simulations, dim_x)``.
+    """
+    if len(x_sim) < FEWEST_COMPARED:
+        return ""
+    columns = spreads_apart(x_sim, simulations, MOST_APART)
+    if not columns:
+        return ""
+    ranges = _ranges(x_sim, simulations, columns[0])
+    return f"simulations spread far more or less than x_sim{ranges}"
+
+
+def _ranges(x_sim: Tensor, simulations: Tensor, column: int) -> str:
+    """Show where both lie in a column."""
+    ours, theirs = (part[:, column].aminmax() for part in (x_sim, simulations))
     return (
-        f"simulations {said}: in column {column} they lie between {low[column]:g} and "
-        f"{high[column]:g}, x_sim between {x_sim[:, column].min():g} and "
-        f"{x_sim[:, column].max():g}; are units or columns mixed up?"
+        f": in column {column} they lie between {theirs.min:g} and {theirs.max:g}, x_sim "
+        f"between {ours.min:g} and {ours.max:g}; are units or columns mixed up?"
     )
 
 
