@@ -296,5 +296,7 @@ def _squared_error(task: Task, draws: Tensor, theta: Tensor) -> float:
     """Return that of the posterior mean, of log theta where theta is positive."""
     support = task.prior.support
     if getattr(support, "base_constraint", support) is constraints.positive:
-        draws, theta = draws.log(), theta.log()
+        # Of an x far from all simulations, draws may be too small for a float.
+        draws = draws.clamp(min=torch.finfo(draws.dtype).tiny).log()
+        theta = theta.log()
     return (draws.mean(dim=0) - theta).square().mean().item()
