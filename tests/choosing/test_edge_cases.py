@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, Uniform
 
-from ma_sbi import fit_corrector, from_callable
+from ma_sbi import HashEncoder, fit_corrector, from_callable
 
 NOTES = ["high", "low"] * 30
 
@@ -149,3 +149,18 @@ def test_too_few_rows_say_that_the_context_is_not_read():
     x_sim = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
     text = str(fit_corrector(NOTES[:5], x_sim + 1, x_sim).why)
     assert "context not read" in text
+
+
+def test_an_encoder_that_is_a_class_is_refused():
+    with pytest.raises(ValueError, match=r"write HashEncoder\(\)"):
+        fit_corrector(NOTES, torch.zeros(60, 1), torch.zeros(60, 1), encoder=HashEncoder)
+
+
+def test_what_so_few_rows_do_not_allow_is_named():
+    x_sim = torch.randn(18, 1, generator=torch.Generator().manual_seed(0))
+    why = fit_corrector(NOTES[:18], x_sim + 1, x_sim, seed=0).why
+    (said,) = (reason for reason in why.reasons if "too few to try" in reason)
+    assert said == (
+        "18 rows are too few to try: affine, affine by regression, learned forwards"
+    )
+    assert not {"affine", "learned forwards"} & {one.name for one in why.tried}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from ma_sbi.correctors import FewPairs, ForwardCorrector, OtherUnits
+from ma_sbi.correctors import FewPairs, ForwardCorrector, OtherUnits, UnseenContext
 
 NOTES = ["The instrument is new.", "The instrument is worn."]
 
@@ -108,9 +108,9 @@ def test_a_context_without_pairs_of_its_own_gets_the_map_of_all():
     x_sim = normal(100, 2, 0)
     corrector = ForwardCorrector(normal(1000, 2, 9)).fit(["-"] * 100, x_sim + 1, x_sim)
     new = normal(10, 2, 5)
-    torch.testing.assert_close(
-        corrector.correct(new + 1, "something else"), new, atol=1e-3, rtol=0
-    )
+    with pytest.warns(UnseenContext):
+        corrected = corrector.correct(new + 1, "something else")
+    torch.testing.assert_close(corrected, new, atol=1e-3, rtol=0)
 
 
 def test_a_context_that_is_wrong_is_not_ruled_out():
@@ -243,3 +243,12 @@ def test_simulations_in_other_units_are_warned_of_where_ranges_overlap(factor):
     data = pairs(lambda x: x + 2)
     with pytest.warns(OtherUnits, match="spread far more or less than x_sim: in column 0"):
         ForwardCorrector(factor * normal(1000, 3, 9)).fit(*data)
+
+
+def test_contexts_that_were_not_seen_are_counted():
+    corrector = ForwardCorrector(normal(1000, 3, 9)).fit(*pairs(lambda x: x + 2))
+    with pytest.warns(UnseenContext, match="not seen: 2 of 3 rows"):
+        corrector.correct(normal(3, 3, 5), [NOTES[0], "new", "newer"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        corrector.correct(normal(3, 3, 5), NOTES[1])

@@ -117,6 +117,10 @@ def fit_corrector(
         from ma_sbi.posteriors import from_sbi
 
         posterior = from_sbi(posterior)
+    if isinstance(encoder, type):
+        raise ValueError(
+            f"encoder must be an object and not a class: write {encoder.__name__}()"
+        )
     pool = Simulations.read(simulations)
     reference = pool.x if pool is not None else _draw(density, seed)
     read_with = partial(
@@ -190,6 +194,9 @@ def fit_corrector(
     tried: dict[str, BaseProposal] = {NOTHING: Nothing(LEFT_ALONE, reads_context=False)} | {
         name: proposal for name, proposal in PROPOSALS.items() if proposal.suits(data)
     }
+    untried = [name for name, one in PROPOSALS.items() if len(data) < one.fewest_rows]
+    if untried:
+        reasons.append(f"{len(data)} rows are too few to try: {', '.join(untried)}")
     targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
     read: tuple[Read, ...] = ()
     if encoder is None:

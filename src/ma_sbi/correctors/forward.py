@@ -16,6 +16,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ma_sbi.context import as_entries, distinct, match
+from ma_sbi.correctors.bootstrap import UnseenContext
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.forward_maps import (
     FEWEST_PAIRS,
@@ -186,6 +187,14 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         x = as_matrix(x, "x", dim=self.dim_x_)
         uniques, codes = distinct(as_entries(context, num_rows=len(x)))
         number = match(self.known_, uniques)[codes]
+        new = (number >= len(self.known_)).sum()
+        if new:
+            warnings.warn(
+                f"contexts that calibration has not seen: {new} of {len(x)} rows; they are "
+                "corrected by the map of all pairs together",
+                UnseenContext,
+                stacklevel=2,
+            )
         most = max(self.num_candidates, NUM_OTHERS)
         found = self.imagined_[None].way_back(x, most).to(x)
         every, own = found[:NUM_OTHERS], found[: self.num_candidates].clone()
