@@ -55,17 +55,12 @@ BARS: dict[str, tuple[str, float]] = {
 """What the learned density is compared with in each world, and the largest ratio."""
 RATIO = "Mean squared error of the shift, learned density, and the bar"
 
-# Two Moons has edges as narrow as 0.01, which take flows of more parts, and more flows.
+# Two Moons has edges as narrow as 0.01. They take a flow of more parts and, above all, many
+# simulations: a quarter of them leaves 1.7 times the divergence, also with three flows.
 TRAINING: dict[str, dict[str, Any]] = {
-    "two_moons": {
-        "num_flows": 3,
-        "num_transforms": 4,
-        "learning_rate": 2e-3,
-        "batch_size": 512,
-        "patience": 30,
-    }
+    "two_moons": {"num_transforms": 4, "batch_size": 4096, "patience": 20}
 }
-NUM_SIMULATIONS = {"two_moons": 100_000}
+NUM_SIMULATIONS = {"two_moons": 400_000}
 
 
 class Unpaired(Experiment):
