@@ -6,7 +6,13 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from ma_sbi.correctors import FewPairs, ForwardCorrector, OtherUnits, UnseenContext
+from ma_sbi.correctors import (
+    FewPairs,
+    ForwardCorrector,
+    OtherUnits,
+    UnseenContext,
+    way_back,
+)
 
 NOTES = ["The instrument is new.", "The instrument is worn."]
 
@@ -252,3 +258,67 @@ def test_contexts_that_were_not_seen_are_counted():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         corrector.correct(normal(3, 3, 5), NOTES[1])
+
+
+def test_candidates_explain_what_was_observed(monkeypatch):
+    # Every other day's count is added to that of the next day. Whatever the days were,
+    # their sums were seen.
+    source = torch.Generator().manual_seed(0)
+    level = 5 + torch.randn(1200, 1, generator=source)
+    counts = torch.poisson(
+        (level + 0.5 * torch.randn(1200, 6, generator=source)).exp(), generator=source
+    )
+    seen = torch.zeros_like(counts)
+    seen[:, 1::2] = counts[:, ::2] + counts[:, 1::2]
+    x_sim, x_obs = counts.log1p(), seen.log1p()
+    left = []
+    for num_steps in (0, way_back.NUM_STEPS):
+        monkeypatch.setattr(way_back, "NUM_STEPS", num_steps)
+        corrector = ForwardCorrector(x_sim[100:1100]).fit(
+            ["-"] * 100, x_obs[:100], x_sim[:100]
+        )
+        found = corrector.corrections(x_obs[1100:], "-").x.expm1()
+        sums = found[..., ::2] + found[..., 1::2]
+        left.append((sums.log1p() - x_obs[1100:, 1::2]).abs().median())
+    # Most sums are then exact; the regression alone is off by 3 to 5 %.
+    assert left[1] < 0.1 * left[0]
+
+
+def test_candidates_are_not_moved_after_noise():
+    x_sim = normal(400, 2, 0)
+    corrector = ForwardCorrector(normal(2000, 2, 9))
+    corrector.fit(["-"] * 400, x_sim + normal(400, 2, 1), x_sim)
+    new = normal(300, 2, 5)
+    seen = new + normal(300, 2, 6)
+    # Given x_obs, x_sim has the mean x_obs / 2; moved, it would be x_obs less some noise.
+    middle = corrector.correct(seen, "-")
+    slope = (middle * seen).sum() / seen.square().sum()
+    assert abs(slope - 0.5) < 0.15
+
+
+@pytest.mark.parametrize("logarithms", [False, True])
+def test_candidates_of_counts_are_counts(logarithms):
+    rate = 20 * torch.rand(900, 6, generator=torch.Generator().manual_seed(0))
+    counts = torch.poisson(rate, generator=torch.Generator().manual_seed(1))
+    x = counts.log1p() if logarithms else counts
+    x_sim, pool = x[:100], x[100:]
+    # Half of each count is reported in the next column.
+    split = 0.5 * counts + 0.5 * torch.nn.functional.pad(counts, (1, 0))[:, :-1]
+    x_obs = (split.log1p() if logarithms else split)[:100]
+    corrector = ForwardCorrector(pool).fit(["-"] * 100, x_obs, x_sim)
+    found = corrector.corrections(x_obs, "-").x
+    found = found.expm1() if logarithms else found
+    torch.testing.assert_close(found, found.round(), atol=1e-3, rtol=1e-5)
+
+
+def test_numbers_that_are_not_whole_are_not_rounded():
+    pressure = 101_325 + normal(900, 2, 0)
+    x_sim, pool = pressure[:100], pressure[100:]
+    corrector = ForwardCorrector(pool).fit(["-"] * 100, x_sim + 5, x_sim)
+    torch.testing.assert_close(corrector.correct(pool + 5, "-"), pool, atol=0.05, rtol=0)
+
+
+def test_fewer_simulations_than_candidates_will_do():
+    data = pairs(lambda x: x / (1 + x.abs()))
+    corrector = ForwardCorrector(normal(500, 3, 9), num_candidates=200).fit(*data)
+    assert corrector.corrections(data[1], data[0]).x.isfinite().all()

@@ -42,8 +42,10 @@ LEAST_SCALE = 0.1
 ONE_IN = 5
 # Times that candidates are moved.
 NUM_STEPS = 3
-# Simulations, and candidates of each, that show whether moving helps.
+# Simulations, and candidates of each, that show whether moving helps, and what they must
+# leave unexplained, in units of the noise: what a linear regression does, is twice as much.
 NUM_JUDGED = 50
+MOST_NOISE = 10.0
 # Candidates that are moved at the same time, to bound the memory.
 ROWS_AT_ONCE = 20_000
 # Relative precision of counts whose logarithms were kept in single precision, and how near
@@ -138,8 +140,8 @@ class Imagined:
         """Return simulations that may be behind observations.
 
         Each is the prediction of the regression plus its residual at a similar simulation.
-        Where that is shown to help, it is then moved, as the regression says, until it
-        would have been observed as x.
+        Where noise does not explain what it leaves of x, it is then moved, as the
+        regression says, until it would have been observed as x.
 
         Args:
             x: Observations, shape ``(n, dim_x)``.
@@ -148,29 +150,31 @@ class Imagined:
         Returns:
             Shape ``(num, n, dim_x)``; those of the most similar simulations first.
         """
-        size = max(1, ROWS_AT_ONCE // num)
-        parts = [
-            self._candidates(some, num, move=self._moving_helps)
-            for some in x.to(self.x_sim).split(size)
-        ]
+        parts = []
+        for some in x.to(self.x_sim).split(max(1, ROWS_AT_ONCE // num)):
+            found, number = self._start(some, num)
+            if self._moving_helps:
+                found = self._moved(found, number, some[:, None])
+            parts.append(self._round(found))
         return torch.cat(parts).transpose(0, 1)
 
-    def _candidates(self, x: Tensor, num: int, *, move: bool, skip: int = 0) -> Tensor:
-        """Find candidates of a few observations, shape ``(n, num, dim_x)``.
+    def _start(self, x: Tensor, num: int, *, skip: int = 0) -> tuple[Tensor, Tensor]:
+        """Find candidates of observations by the regression.
 
         Args:
             x: Observations, shape ``(n, dim_x)``.
             num: Of candidates.
-            move: Whether to move them.
             skip: How many of the most similar simulations do not count.
+
+        Returns:
+            Candidates of shape ``(n, num, dim_x)``, and the simulation that lent each its
+            residual, shape ``(n, num)``.
         """
         back = self._regression
         predicted = back(x)
         similar = back.similar(predicted, num + skip)[:, skip:]
         found = (predicted[:, None] + back.residuals[similar]).clamp(min=back.floor)
-        if move:
-            found = self._moved(found, back.number[similar], x[:, None])
-        return self._round(found)
+        return found, back.number[similar]
 
     def _moved(self, found: Tensor, number: Tensor, x: Tensor) -> Tensor:
         """Move candidates as long as they would be observed as something nearer to x."""
@@ -189,33 +193,20 @@ class Imagined:
 
     @cached_property
     def _moving_helps(self) -> bool:
-        """Whether candidates that were moved describe left-out simulations better.
+        """Whether candidates leave more of an observation unexplained than noise may.
 
-        They do where the map bends and adds little noise. Noise would be taken for a
-        difference between simulations.
+        Then the regression is at fault, and moving them repairs it. Else the difference is
+        noise, which moving would take for a difference between simulations.
         """
-        back = self._regression
-        if self._distance(back.residuals, torch.zeros(1).to(back.unit)).mean() <= ROUNDING:
-            return False
-        judged = back.number[:NUM_JUDGED]
-        x, truth = self.x_obs[judged], self.x_sim[judged] / back.unit
-        left, moved = (
-            _energy_score(
-                self._candidates(x, NUM_JUDGED, move=move, skip=1) / back.unit, truth
-            )
-            for move in (False, True)
-        )
-        return moved < left
+        number = self._regression.number[:NUM_JUDGED]
+        x = self.x_obs[number]
+        found, lender = self._start(x, NUM_JUDGED, skip=1)
+        unexplained = self._distance(x[:, None], self.observe(found, lender)).mean()
+        noise = self.chosen.errors.mean()
+        return bool(unexplained > MOST_NOISE * noise + ROUNDING)
 
     def _distance(self, x: Tensor, y: Tensor) -> Tensor:
         return ((x - y) / self._regression.unit).square().mean(dim=-1)
-
-
-def _energy_score(candidates: Tensor, truth: Tensor) -> float:
-    """Score candidates ``(n, num, dim)`` of each true value; less is better."""
-    from_truth = torch.cdist(candidates, truth[:, None]).mean()
-    apart = torch.cdist(candidates, candidates).mean()
-    return (from_truth - apart / 2).item()
 
 
 def _are_whole(space: Space, x: Tensor) -> bool:
