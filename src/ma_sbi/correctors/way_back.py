@@ -41,7 +41,7 @@ LEAST_SCALE = 0.1
 # Every so many simulations one is not fitted to, and lends its residual.
 ONE_IN = 5
 # Times that candidates are moved.
-NUM_STEPS = 3
+NUM_STEPS = 2
 # Simulations, and candidates of each, that show whether moving helps, and what they must
 # leave unexplained, in units of the noise: what a linear regression does, is twice as much.
 NUM_JUDGED = 50
