@@ -75,6 +75,8 @@ QUICK_EPOCHS = 5
 # Candidates of so many rows are scored together, to bound the memory: on SIR each candidate
 # of a row may be a matrix of 154 x 154.
 ROWS_AT_ONCE = 20
+# What a triple costs in a cell of the default, where it is more than a second.
+SECONDS_PER_TRIPLE = {"sir_delay": 3.0, "ddm_trials": 2.0}
 
 
 class NeverWorse(Experiment):
@@ -127,10 +129,12 @@ class NeverWorse(Experiment):
         return (known, density_of(cell)) if cell.method == DEFAULT else (known,)
 
     def cost(self, cell: Cell) -> float:
-        """Guess seconds: Bayes' rule is slow, then what has many candidates."""
+        """Guess seconds: Bayes' rule is slow, then what is fitted to many columns."""
         if cell.method == "exact":
             return 300.0 if cell.task in EXACT_IF_CERTAIN else 5.0
-        return 60.0 if cell.method in ("stochastic", DEFAULT, WITHOUT_DENSITY) else 10.0
+        if cell.method not in ("stochastic", DEFAULT, WITHOUT_DENSITY):
+            return 10.0
+        return (cell.num_calibration or 1) * SECONDS_PER_TRIPLE.get(cell.task, 1.0)
 
     def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Score the method on every calibration set."""
