@@ -1,7 +1,9 @@
 """Tests for ma_sbi.correctors.unseen: contexts that calibration has not seen are told."""
 
+import json
 import logging
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ from ma_sbi import (
 )
 from ma_sbi.correctors import UnrelatedContext, UnseenContext
 from ma_sbi.correctors.opposites import may_oppose
+from ma_sbi.correctors.unseen import SeenContexts
 
 HIGH, FINE = "The sensor reads high.", "All is well."
 NOTES = [HIGH, FINE] * 20
@@ -174,3 +177,34 @@ def test_an_x_outside_the_training_range_is_counted_by_rows():
         told = [str(one.message) for one in caught if "outside" in str(one.message)]
         assert len(told) == 1
         assert told[0].startswith("2 of 5 observations (first: row 3)")
+
+
+def test_the_table_of_opposites_in_the_docs_is_that_of_the_committed_rows():
+    root = Path(__file__).parents[2]
+    page = (root / "docs/how_to/free_text.md").read_text(encoding="utf-8")
+    rows = pd.read_csv(root / "benchmarks/results/opposites.csv")
+    rows = rows[rows["calibration"] == "free text"]
+    columns = ["distance", "shift", "regimes", "fit_corrector", "told"]
+    means = rows.groupby("kind")[columns].mean()
+    printed = [line for line in page.splitlines() if "%" in line and line.startswith("|")]
+    for kind in ("paraphrase", "opposite", "negation", "amount"):
+        distance, *shares = means.loc[kind]
+        cells = " | ".join([f"{distance:.2f}", *(f"{share:.0%}" for share in shares)])
+        cells = cells.replace("%", " %")
+        assert sum(f"| {cells} |" in line for line in printed) == 1
+
+
+@pytest.mark.text
+def test_opposites_are_nearer_than_paraphrases_and_the_rule_finds_most():
+    path = Path(__file__).parents[2] / "benchmarks/opposites.json"
+    faults = json.loads(path.read_text(encoding="utf-8"))
+    known = pd.Series([text for one in faults.values() for text in one["seen"]])
+    seen = SeenContexts(known, SentenceEncoder())
+    found = {
+        kind: seen.read(pd.Series([text for one in faults.values() for text in one[kind]]))
+        for kind in ("paraphrase", "opposite", "negation")
+    }
+    assert found["opposite"].opposed.mean() > 0.8
+    assert found["negation"].opposed.mean() == 1
+    assert not found["paraphrase"].opposed.any()
+    assert not any(one.far.any() for one in found.values())
