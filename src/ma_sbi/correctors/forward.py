@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,14 +16,14 @@ from ma_sbi.context import as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.forward_maps import (
     FEWEST_PAIRS,
-    ROUNDING,
     ChosenMap,
     choose_map,
 )
 from ma_sbi.correctors.unseen import SeenContexts, Unseen
+from ma_sbi.correctors.way_back import Imagined
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
-from ma_sbi.scaling import column_scale, spreads_apart
+from ma_sbi.scaling import spreads_apart
 from ma_sbi.validation import as_count, as_matrix, as_pairs, as_pools
 
 __all__ = [
@@ -51,23 +48,8 @@ MOST_PAIRS = 5000
 MOST_SIMULATIONS = 3000
 # Of them, those that the scale of each column is learned from.
 ENOUGH_FOR_SCALE = 500
-# Pairs nearest to a simulation, one of which lends its residual.
-NUM_LENDERS = 8
 # Candidates of each observation under the map of all pairs, in case its context is wrong.
 NUM_OTHERS = 32
-# Random features of the way back, beside x itself, and the spread of their slopes.
-NUM_FEATURES = 300
-STEEPNESS = 1.5
-# Quantiles at which each column may bend, as long as these are few features.
-KNOTS = (0.1, 0.5, 0.9)
-MOST_BENDS = 150
-# Strengths of its ridge penalty, in units of the number of rows: tried one after another,
-# until left-out rows are predicted worse.
-PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
-# Share of their range by which the way back is trusted beyond imagined observations.
-BEYOND = 0.1
-# An imagined column is not scaled up beyond this share of the simulations' scale.
-LEAST_SCALE = 0.1
 
 
 class FewPairs(UserWarning):
@@ -86,8 +68,9 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
     (:mod:`ma_sbi.correctors.forward_maps`), applied to simulations from the prior, with
     the residuals of left-out pairs added, and the way back is a nonlinear regression on
     these thousands of rows. The candidates are its prediction plus its residuals at
-    similar rows: draws of :math:`p(x_s \mid x, z)` under the simulations, so that no
-    density has to weigh them again.
+    similar rows, moved until they would have been observed as x: draws of
+    :math:`p(x_s \mid x, z)` under the simulations, so that no density has to weigh them
+    again. Where simulations are counts, or their logarithms, so are candidates.
 
     A context that was not seen, or has few pairs, gets the map of all pairs. So do all
     others with a small weight, since a context may be wrong.
@@ -145,7 +128,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         some = pool[_some(len(pool), ENOUGH_FOR_SCALE, derive(seed, "scale"))]
         every = choose_map(simulated, observed, some, seed=seed)
         self.maps_: dict[int | None, str] = {}
-        self.imagined_: dict[int | None, _Imagined] = {}
+        self.imagined_: dict[int | None, Imagined] = {}
         self._learn(None, every, (simulated, observed), pool, seed)
         for code, count in enumerate(np.bincount(codes)):
             if len(self.known_) == 1 or count < FEWEST_PAIRS:
@@ -178,7 +161,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         seed: int | None,
     ) -> None:
         """Keep a map, applied to simulations; of context None are all pairs."""
-        x_sim, x_obs = pairs
+        x_sim = pairs[0]
         few = f"{len(x_sim)} pairs for {pool.shape[1]} columns"
         if len(x_sim) < FEWEST_PAIRS:
             _warn(f"{few}: at most a shift can be learned from so few")
@@ -187,9 +170,8 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
                 f"{few}: a linear map is then mostly regularisation; more pairs, or fewer "
                 "columns (summaries), help"
             )
-        imagined = _imagine(chosen, x_sim, x_obs, pool, derive(seed, "residuals"))
         self.maps_[code] = chosen.name
-        self.imagined_[code] = _Imagined(imagined, pool, seed)
+        self.imagined_[code] = Imagined.by(chosen, pairs, pool, seed)
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
@@ -199,13 +181,14 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         number = match(self.known_, uniques)[codes]
         unseen = self.seen_.read(uniques.iloc[codes].reset_index(drop=True))
         self.seen_.warn(unseen, "they are corrected by the map of all pairs together")
-        most = max(self.num_candidates, NUM_OTHERS)
-        found = self.imagined_[None].way_back(x, most).to(x)
-        every, own = found[:NUM_OTHERS], found[: self.num_candidates].clone()
-        for code in set(number.tolist()) & self.imagined_.keys():
-            rows = torch.from_numpy((number == code).nonzero()[0])
-            back = self.imagined_[code].way_back
-            own[:, rows] = back(x[rows], self.num_candidates).to(x)
+        every = self.imagined_[None].candidates(x, NUM_OTHERS).to(x)
+        num = min(self.num_candidates, self.imagined_[None].most_candidates)
+        own = x.new_empty(num, len(x), self.dim_x_)
+        has_own = np.isin(number, [code for code in self.imagined_ if code is not None])
+        for code in np.unique(np.where(has_own, number, -1)).tolist():
+            rows = torch.from_numpy(number == code if code >= 0 else ~has_own)
+            imagined = self.imagined_[code if code >= 0 else None]
+            own[:, rows] = imagined.candidates(x[rows], num).to(x)
         parts = ((own, 1 - self.doubt_), (every, self.doubt_))
         weights = [x.new_full(some.shape[:2], share / len(some)) for some, share in parts]
         log_weight = torch.cat(weights).log()
@@ -262,149 +245,6 @@ def _ranges(x_sim: Tensor, simulations: Tensor, column: int) -> str:
         f": in column {column} they lie between {theirs.min:g} and {theirs.max:g}, x_sim "
         f"between {ours.min:g} and {ours.max:g}; are units or columns mixed up?"
     )
-
-
-@dataclass(frozen=True)
-class _Features:
-    """Random features of observations, and bends of single columns.
-
-    Attributes:
-        centre: Of the imagined observations, shape ``(dim_x,)``.
-        scale: Their scale.
-        slopes: Of the random features, shape ``(dim_x, num_features)``.
-        offsets: Of them.
-        knots: Where each column may bend, shape ``(num_knots, dim_x)``.
-        ends: Least and largest value of each column that is trusted, shape ``(2, dim_x)``.
-    """
-
-    centre: Tensor
-    scale: Tensor
-    slopes: Tensor
-    offsets: Tensor
-    knots: Tensor
-    ends: Tensor
-
-    @classmethod
-    def suited_to(cls, imagined: Tensor, unit: Tensor, seed: int | None) -> _Features:
-        rng = generator(derive(seed, "features") or 0)
-        dim = len(unit)
-        slopes = torch.randn(dim, NUM_FEATURES, generator=rng, dtype=torch.float64)
-        offsets = torch.randn(NUM_FEATURES, generator=rng, dtype=torch.float64)
-        centre = imagined.mean(dim=0)
-        scale = torch.maximum(column_scale(imagined), LEAST_SCALE * unit)
-        knots = unit.new_empty(0, dim)
-        if dim * len(KNOTS) <= MOST_BENDS:
-            quantiles = torch.tensor(KNOTS).to(unit)
-            knots = ((imagined - centre) / scale).quantile(quantiles, dim=0)
-        slopes = (STEEPNESS / dim**0.5 * slopes).to(unit)
-        low, high = imagined.aminmax(dim=0)
-        ends = torch.stack([low, high]) + BEYOND * torch.stack([low - high, high - low])
-        return cls(centre, scale, slopes, offsets.to(unit), knots, ends)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate rows of x, shape ``(n, num)``; beyond the ends, at them."""
-        standardised = (x.clamp(*self.ends) - self.centre) / self.scale
-        bent = torch.tanh(standardised @ self.slopes + self.offsets)
-        bends = [(standardised - knot).clamp(min=0.0) for knot in self.knots]
-        return torch.cat([standardised, bent, *bends], dim=1)
-
-
-@dataclass(frozen=True)
-class _WayBack:
-    """A regression of simulations on imagined observations.
-
-    Attributes:
-        features: Of observations.
-        middle: Their mean, shape ``(num,)``.
-        shift: Mean of simulation less observation, shape ``(dim_x,)``.
-        coefficients: Of the features, shape ``(num, dim_x)``.
-        predicted: Predictions for rows that it was not fitted to, shape ``(m, dim_x)``.
-        residuals: What they leave of the simulations.
-        unit: Scale of the simulations, shape ``(dim_x,)``.
-        least: Candidates are not smaller: 0 where simulations are never negative.
-    """
-
-    features: _Features
-    middle: Tensor
-    shift: Tensor
-    coefficients: Tensor
-    predicted: Tensor
-    residuals: Tensor
-    unit: Tensor
-    least: float
-
-    @classmethod
-    def fit(cls, imagined: Tensor, pool: Tensor, seed: int | None) -> _WayBack:
-        unit = column_scale(pool)
-        features = _Features.suited_to(imagined, unit, seed)
-        held_out = torch.arange(len(pool), device=pool.device) % 5 == 0
-        train, test = features(imagined[~held_out]), features(imagined[held_out])
-        middle = train.mean(dim=0)
-        train, test = train - middle, test - middle
-        delta = pool - imagined
-        shift = delta[~held_out].mean(dim=0)
-        delta = delta - shift
-        # Without a regression, all rows are shifted alike.
-        coefficients, left = train.new_zeros(train.shape[1], len(unit)), delta[held_out]
-        least = (left / unit).square().mean()
-        if least > ROUNDING:
-            gram, moment = train.T @ train, train.T @ delta[~held_out]
-            for penalty in PENALTIES:
-                ridge = penalty * len(train) * torch.eye(len(gram)).to(gram)
-                weaker = torch.cholesky_solve(moment, torch.linalg.cholesky(gram + ridge))
-                residuals = delta[held_out] - test @ weaker
-                error = (residuals / unit).square().mean()
-                if error > least:
-                    break
-                coefficients, left, least = weaker, residuals, error
-        predicted = pool[held_out] - left
-        floor = 0.0 if pool.min() >= 0 else -math.inf
-        return cls(features, middle, shift, coefficients, predicted, left, unit, floor)
-
-    def __call__(self, x: Tensor, num_candidates: int) -> Tensor:
-        """Return candidates ``(K, n, dim_x)``; those of the most similar rows first."""
-        x = x.to(self.unit)
-        found = x + self.shift + (self.features(x) - self.middle) @ self.coefficients
-        apart = torch.cdist(found / self.unit, self.predicted / self.unit)
-        num = min(num_candidates, len(self.predicted))
-        similar = apart.topk(num, largest=False).indices
-        return (found + self.residuals[similar].transpose(0, 1)).clamp(min=self.least)
-
-
-@dataclass(frozen=True)
-class _Imagined:
-    """Observations that simulations would have given, row by row."""
-
-    x_obs: Tensor
-    x_sim: Tensor
-    seed: int | None
-
-    @cached_property
-    def way_back(self) -> _WayBack:
-        """The way back: it takes time, and not every context is met again."""
-        return _WayBack.fit(self.x_obs, self.x_sim, self.seed)
-
-
-def _imagine(
-    chosen: ChosenMap, x_sim: Tensor, x_obs: Tensor, pool: Tensor, seed: int | None
-) -> Tensor:
-    """Make the observations that simulations would have given, shape ``(num, dim_x)``.
-
-    Each simulation borrows the residual of a similar pair, and the map that left it: so
-    imagined observations spread by noise and by what so few pairs leave unknown.
-    """
-    scale = column_scale(pool)
-    lenders = torch.cdist(pool / scale, x_sim / scale)
-    lenders = lenders.topk(min(NUM_LENDERS, len(x_sim)), largest=False).indices
-    rng = generator(0 if seed is None else seed)
-    pick = torch.randint(lenders.shape[1], (len(pool), 1), generator=rng)
-    lender = lenders.gather(1, pick.to(pool.device))[:, 0]
-    imagined = torch.empty_like(pool)
-    for number, predict in enumerate(chosen.folds):
-        rows = chosen.fold[lender] == number
-        imagined[rows] = predict(pool[rows]) + chosen.residuals[lender[rows]]
-    # What is never negative, as counts, is not imagined to be.
-    return imagined.clamp(min=0.0) if min(x_obs.min(), pool.min()) >= 0 else imagined
 
 
 def _some(num: int, most: int, seed: int | None) -> Tensor:
