@@ -1,18 +1,21 @@
 """Tests for the command line of the library, and how other packages join it."""
 
 import json
+import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
-from ma_sbi import __version__
+from ma_sbi import __version__, from_sbi
 from ma_sbi.cli import BENCH_COMMANDS, app, join_commands
-from tests.some_posteriors import ddpm_posterior
+from tests.some_posteriors import ddpm_posterior, sbi_npe
 
 runner = CliRunner()
 
@@ -101,9 +104,57 @@ def test_check_can_be_told_what_to_require(wanted, code, tmp_path):
     assert runner.invoke(app, ["check", str(file), "--require", wanted]).exit_code == code
 
 
+class Trap:
+    """Must not be unpickled."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("unpickled",))
+
+
+def _rows_of_three(folder):
+    rng = np.random.default_rng(0)
+    x_sim = rng.normal(size=(100, 3))
+    regime = np.arange(100) % 2
+    names = ("temp", "flow", "level")
+    frame = pd.DataFrame(x_sim + regime[:, None], columns=[f"{n}_meas" for n in names])
+    frame = frame.join(pd.DataFrame(x_sim, columns=[f"{n}_model" for n in names]))
+    frame.assign(note=np.where(regime, "storm", "calm")).to_csv(
+        folder / "rows.tsv", sep="\t", index=False
+    )
+    columns = ["--context", "note", "--x-obs", "*_meas", "--x-sim", "*_model"]
+    return ["check", str(folder / "rows.tsv"), *columns, "--json"]
+
+
+def test_check_reads_columns_by_the_users_names(tmp_path):
+    result = runner.invoke(app, _rows_of_three(tmp_path))
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    named = "x_obs is flow_meas, level_meas, temp_meas; x_sim is flow_model, level_model"
+    assert any(named in note for note in told["notes"])
+
+
+@pytest.mark.parametrize("name", ["saved", "pickled", "torch"])
+def test_check_takes_a_posterior_of_sbi(name, tmp_path):
+    path = tmp_path / "model"
+    if name == "saved":
+        options = {"num_transforms": 2, "hidden_features": (32,)}
+        from_sbi(sbi_npe()).save(path, "zuko_maf", **options)
+    elif name == "pickled":
+        path.write_bytes(pickle.dumps(sbi_npe()))
+    else:
+        torch.save(sbi_npe(), path)
+    allowed = [] if name == "saved" else ["--allow-pickle"]
+    command = [*_rows_of_three(tmp_path), "--posterior", str(path), *allowed]
+    result = runner.invoke(app, command)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["results"]["training_range"].get("skipped") is None
+    assert ("is a pickle: reading it can run any code" in result.stderr) == bool(allowed)
+
+
 BAD_CHECKS = {
     "missing file": (["none.npz"], "there is no file"),
-    "unknown type": (["rows.xlsx"], "known are .npz, .csv, .parquet"),
+    "unknown type": (["rows.xlsx"], "known are .npz, .csv, .tsv, .parquet"),
     "three rows": (["three.npz"], "at least 20 rows, got 3"),
     "constant context": (["constant.npz"], "the same in every row"),
     "x_sim of other columns": (["columns.npz"], "paired row by row"),
@@ -115,6 +166,12 @@ BAD_CHECKS = {
     ),
     "unknown verdict": (["rows.npz", "--require", "maybe"], "no verdict 'maybe'"),
     "unknown column": (["rows.npz", "--context", "note"], "no column 'note'"),
+    "unknown x_obs": (
+        ["rows.npz", "--x-obs", "xobs"],
+        "no column 'xobs' (is it 'x_obs'?), which --x-obs names; the file has x_obs, x_sim",
+    ),
+    "a pickle": (["rows.npz", "--posterior", "trap.pkl"], "is a pickle, and reading one"),
+    "torch's pickle": (["rows.npz", "--posterior", "trap.pt"], "from_sbi(posterior).save"),
 }
 
 
@@ -127,6 +184,8 @@ def test_check_refuses_in_a_sentence(name, tmp_path, monkeypatch):
     _observations("columns.npz", x_sim=np.ones((200, 3)))
     _observations("groups.npz", groups=np.ones(200))
     (tmp_path / "rows.xlsx").write_bytes(b"PK")
+    (tmp_path / "trap.pkl").write_bytes(pickle.dumps(Trap()))
+    torch.save(Trap(), "trap.pt")
     arguments, said = BAD_CHECKS[name]
     result = runner.invoke(app, ["check", *arguments])
     assert result.exit_code == 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from json import dumps
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -19,6 +20,7 @@ from ma_sbi import __version__
 
 if TYPE_CHECKING:
     from ma_sbi.checking import Check
+    from ma_sbi.protocols import AmortizedPosterior
 
 app = typer.Typer(
     help="Correct a trained posterior from what you know about your simulator's errors.",
@@ -126,15 +128,26 @@ def check(
     file: Annotated[
         Path,
         typer.Argument(
-            help="npz, csv or parquet with x_obs and context, and, where there are, x_sim, "
-            "theta and groups.",
+            help="npz, csv, tsv or parquet with x_obs and context, and, where there are, "
+            "x_sim, theta and groups.",
         ),
     ],
     *,
     posterior: Annotated[
         Path | None,
-        typer.Option(help="A posterior that FlowPosterior.save or another save wrote."),
+        typer.Option(
+            help="A posterior that save wrote: of fit_flow, fit_ddpm, or of sbi by "
+            "from_sbi(posterior).save(file)."
+        ),
     ] = None,
+    allow_pickle: Annotated[
+        bool,
+        typer.Option(
+            "--allow-pickle",
+            help="Let the posterior be a pickle of an sbi posterior. Reading a pickle can "
+            "run any code: only for files that you wrote yourself.",
+        ),
+    ] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with plots to this file.")
     ] = None,
@@ -143,7 +156,21 @@ def check(
     ] = False,
     context: Annotated[
         list[str] | None,
-        typer.Option(help="Column that holds the context; may be given several times."),
+        typer.Option(
+            help="Columns that hold the context: names between commas, or a pattern such "
+            "as 'note*'; may be given several times."
+        ),
+    ] = None,
+    x_obs: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns of observations, likewise, e.g. 'temp_meas,flow_meas'."),
+    ] = None,
+    x_sim: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns of simulations, in the same order."),
+    ] = None,
+    theta: Annotated[
+        list[str] | None, typer.Option(help="Columns of true parameters.")
     ] = None,
     groups: Annotated[
         str | None,
@@ -163,7 +190,15 @@ def check(
     try:
         if html is not None and not html.absolute().parent.is_dir():
             raise ValueError(f"there is no folder {html.parent} for the page")
-        result = _check(file, posterior, context or [], groups, require or [], seed)
+        named = {
+            "context": context or [],
+            "x_obs": x_obs or [],
+            "x_sim": x_sim or [],
+            "theta": theta or [],
+            "groups": groups,
+        }
+        model = None if posterior is None else _Model(posterior, allow_pickle)
+        result = _check(file, model, named, require or [], seed)
         if html is not None:
             result.to_html(html)
     except (ValueError, OSError) as error:
@@ -181,11 +216,27 @@ def check(
         raise typer.Exit(1)
 
 
+class _Model(NamedTuple):
+    """The file of a posterior, and whether it may be a pickle."""
+
+    path: Path
+    allow_pickle: bool
+
+    def load(self) -> AmortizedPosterior:
+        from ma_sbi import load_posterior
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            posterior = load_posterior(self.path, allow_pickle=self.allow_pickle)
+        for one in caught:
+            typer.echo(f"ma-sbi check: warning: {one.message}", err=True)
+        return posterior
+
+
 def _check(
     file: Path,
-    model: Path | None,
-    context: list[str],
-    groups: str | None,
+    model: _Model | None,
+    named: dict[str, Any],
     require: list[str],
     seed: int,
 ) -> Check:
@@ -197,15 +248,15 @@ def _check(
             raise ValueError(
                 f"there is no verdict {one!r}; known are {', '.join(VERDICTS)}"
             )
-    if model is not None and not model.is_file():
-        raise ValueError(f"there is no model in {model}")
-    held = read_observations(file, context=context, groups=groups)
+    if model is not None and not model.path.is_file():
+        raise ValueError(f"there is no model in {model.path}")
+    held = read_observations(file, **named)
 
     # Imported late, so that a bad file is refused before torch and sbi are imported.
     import torch
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    from ma_sbi import check, load_posterior
+    from ma_sbi import check
 
     # Small operations are faster on one thread, and no caller shares this process.
     torch.set_num_threads(1)
@@ -216,14 +267,15 @@ def _check(
             x_sim=held.x_sim,
             theta=held.theta,
             groups=held.groups,
-            posterior=None if model is None else load_posterior(model),
+            posterior=None if model is None else model.load(),
             seed=seed,
             show_progress=True,
         )
-    if not held.unused:
-        return result
-    names = ", ".join(held.unused[:8]) + (", ..." if len(held.unused) > 8 else "")
-    return replace(result, notes=(*result.notes, f"Not used in the file: {names}."))
+    notes = [f"By your names, {held.named}."] if held.named else []
+    if held.unused:
+        names = ", ".join(held.unused[:8]) + (", ..." if len(held.unused) > 8 else "")
+        notes.append(f"Not used in the file: {names}.")
+    return replace(result, notes=(*result.notes, *notes)) if notes else result
 
 
 BENCH_COMMANDS = {

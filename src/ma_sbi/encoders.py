@@ -131,11 +131,18 @@ class SentenceEncoder(TextEncoder):
     the vectors of the parts averaged. It does not understand negation: "did not drift"
     lies close to "drifted". It reads English; it is not made for another script.
 
+    Attributes:
+        unrelated_from: Distance from which two texts are mostly about different things.
+
     Args:
         device: Where the model runs, e.g. ``"cuda"``; torch's choice if None.
         batch_size: Number of texts per forward pass.
         show_progress: Whether to show a progress bar.
     """
+
+    # Of the wordings of the bench, 40 unrelated notes lie further from 4, 12 and 32 known
+    # ones in 92, 79 and 66 %, new wordings of what is known in 6.5, 0.6 and 0.2 %.
+    unrelated_from = 1.25
 
     def __init__(
         self,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -18,6 +20,9 @@ from ma_sbi.protocols import (
 from ma_sbi.randomness import derive, generator
 
 __all__ = ["log_prob_mixture", "sample_mixture"]
+
+# Share of candidates outside the training range that is worth a warning.
+LEAST_OUTSIDE = 0.05
 
 
 def sample_mixture(
@@ -35,15 +40,16 @@ def sample_mixture(
     if len(candidates.x) == 1:
         return posterior.sample(num_samples, candidates.x[0], seed=seed)
     blocks = _blocks(candidates.x.shape[1], num_samples)
-    parts = [
-        _sample_block(
-            posterior,
-            num_samples,
-            candidates.rows(rows),
-            seed=seed if rows.start == 0 else derive(seed, f"from row {rows.start}"),
-        )
-        for rows in blocks
-    ]
+    with _told_by_row(posterior, candidates):
+        parts = [
+            _sample_block(
+                posterior,
+                num_samples,
+                candidates.rows(rows),
+                seed=seed if rows.start == 0 else derive(seed, f"from row {rows.start}"),
+            )
+            for rows in blocks
+        ]
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
@@ -103,17 +109,35 @@ def log_prob_mixture(
     if num_candidates == 1:
         return log_prob(theta, candidates.x[0])
     theta = theta.expand(-1, batch, -1)
-    if candidates.shared:
-        return _log_prob_shared(log_prob, theta, candidates)
-    parts = []
-    for rows in _blocks(batch, len(theta) * num_candidates):
-        block = candidates.rows(rows)
-        every = theta[:, rows].repeat(1, num_candidates, 1)
-        each = log_prob(every, block.x.reshape(-1, dim_x))
-        each = _known(each.unflatten(1, block.log_weight.shape), dim=1)
-        weighted = each + block.log_weight
-        parts.append(weighted.logsumexp(dim=1))
+    with _told_by_row(posterior, candidates):
+        if candidates.shared:
+            return _log_prob_shared(log_prob, theta, candidates)
+        parts = []
+        for rows in _blocks(batch, len(theta) * num_candidates):
+            block = candidates.rows(rows)
+            every = theta[:, rows].repeat(1, num_candidates, 1)
+            each = log_prob(every, block.x.reshape(-1, dim_x))
+            each = _known(each.unflatten(1, block.log_weight.shape), dim=1)
+            weighted = each + block.log_weight
+            parts.append(weighted.logsumexp(dim=1))
     return torch.cat(parts, dim=1)
+
+
+@contextmanager
+def _told_by_row(
+    posterior: AmortizedPosterior, candidates: Corrections
+) -> Generator[None, None, None]:
+    """Warn of observations outside the training range once, and not of each candidate."""
+    within = getattr(posterior, "training_range", None)
+    if within is None:
+        yield
+        return
+    outside = within.outside(candidates.x.flatten(0, 1)).reshape(candidates.x.shape[:2])
+    weight = (candidates.log_weight.exp() * outside.to(candidates.log_weight)).sum(dim=0)
+    within.warn_of(weight > LEAST_OUTSIDE, stacklevel=6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", within.category)
+        yield
 
 
 def _log_prob_shared(

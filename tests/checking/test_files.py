@@ -126,10 +126,12 @@ BAD_FILES = {
     "ragged.csv": (b"x_obs,context\n1,a\n2,b,c,d\n", "not a table with commas"),
     "long.csv": (b"x_obs,context\n1,a,3\n2,b,4\n", "not a table with commas"),
     "tabs.csv": (b"x_obs\tcontext\n1\ta\n2\tb\n", "not separated by commas"),
+    "commas.tsv": (b"x_obs,context\n1,a\n2,b\n", "not separated by tabs"),
+    "ragged.tsv": (b"x_obs\tcontext\n1\ta\n2\tb\tc\td\n", "not a table with tabs"),
     "twice.csv": (b"x_obs,context,context\n1,a,b\n", "'context' occurs twice"),
     "text.npz": (b"not an archive", "not an npz file"),
-    "rows.xlsx": (b"PK", "known are .npz, .csv, .parquet"),
-    "rows": (b"1", "known are .npz, .csv, .parquet"),
+    "rows.xlsx": (b"PK", "known are .npz, .csv, .tsv, .parquet"),
+    "rows": (b"1", "known are .npz, .csv, .tsv, .parquet"),
 }
 
 
@@ -177,3 +179,95 @@ def test_lengths_that_differ_are_named(tmp_path):
     np.savez(path, x_obs=X, context=NOTES, groups=[1, 2])
     with pytest.raises(ValueError, match="groups must have one entry"):
         read_observations(path)
+
+
+def test_a_tsv_is_read(tmp_path):
+    path = tmp_path / "rows.tsv"
+    table(context=["a, b", "c", "a, b", "c"]).to_csv(path, index=False, sep="\t")
+    held = read_observations(path)
+    np.testing.assert_array_equal(held.x_obs, X)
+    assert list(held.context) == ["a, b", "c", "a, b", "c"]
+
+
+def own_table(**more):
+    return pd.DataFrame(
+        {
+            "temp_meas": X[:, 0],
+            "temp_model": X[:, 0] + 1,
+            "flow_meas": X[:, 1],
+            "flow_model": X[:, 1] + 1,
+            "note": NOTES,
+            "k": [1.0, 2.0, 3.0, 4.0],
+        }
+        | more
+    )
+
+
+@pytest.mark.parametrize(
+    ("observed", "simulated", "order"),
+    [
+        (["temp_meas,flow_meas"], ["temp_model, flow_model"], [0, 1]),
+        (["temp_meas", "flow_meas"], ["temp_model", "flow_model"], [0, 1]),
+        (["*_meas"], ["*_model"], [1, 0]),
+        (["flow_*s", "temp_meas"], ["flow_mod??", "temp_model"], [1, 0]),
+    ],
+    ids=str,
+)
+def test_columns_may_have_names_of_the_users_own(tmp_path, observed, simulated, order):
+    held = read_observations(
+        write(tmp_path, own_table()),
+        context=["note"],
+        x_obs=observed,
+        x_sim=simulated,
+        theta=["k"],
+    )
+    np.testing.assert_array_equal(held.x_obs, X[:, order])
+    np.testing.assert_array_equal(held.x_sim, X[:, order] + 1)
+    np.testing.assert_array_equal(held.theta, [[1], [2], [3], [4]])
+    assert list(held.context) == NOTES
+    assert held.unused == ()
+    assert held.named.startswith("x_obs is ")
+
+
+def test_a_pattern_sorts_numbers_as_numbers(tmp_path):
+    frame = pd.DataFrame({f"ch{i}": [float(i)] * 3 for i in (10, 2, 1)}).assign(
+        note=NOTES[:3]
+    )
+    held = read_observations(write(tmp_path, frame), context=["note"], x_obs=["ch*"])
+    np.testing.assert_array_equal(held.x_obs[0], [1, 2, 10])
+
+
+def test_a_name_with_a_comma_is_one_column(tmp_path):
+    frame = own_table(**{"temp, C": X[:, 0]})
+    held = read_observations(write(tmp_path, frame), context=["note"], x_obs=["temp, C"])
+    np.testing.assert_array_equal(held.x_obs, X[:, :1])
+
+
+BAD_NAMES = {
+    "misspelt": (
+        {"x_obs": ["temp_mes"]},
+        r"'temp_mes' \(is it 'temp_meas'\?\), which --x-obs",
+    ),
+    "misspelt lists all": ({"context": ["remark"]}, "temp_meas, temp_model, .*, note, k"),
+    "pattern of nothing": ({"x_sim": ["*_sim"]}, "'\\*_sim', which --x-sim names"),
+    "twice": (
+        {"x_obs": ["temp_meas,temp_*"]},
+        "--x-obs names .* 'temp_meas' twice",
+    ),
+    "both": ({"x_sim": ["temp_meas"]}, "'temp_meas' is named twice, last by --x-sim"),
+    "groups": ({"groups": "*_meas"}, "--groups names one column"),
+    "text": ({"theta": ["note"]}, "note must hold finite numbers, got 'fast' in row 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_bad_name_is_refused_with_what_the_file_has(name, tmp_path):
+    options, match = BAD_NAMES[name]
+    options = {"x_obs": ["temp_meas"], "context": ["note"]} | options
+    with pytest.raises(ValueError, match=match):
+        read_observations(write(tmp_path, own_table()), **options)
+
+
+def test_without_names_the_option_is_said(tmp_path):
+    with pytest.raises(ValueError, match="name others with --x-obs"):
+        read_observations(write(tmp_path, own_table()), context=["note"])

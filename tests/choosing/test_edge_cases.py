@@ -138,7 +138,9 @@ def test_a_new_context_is_said_to_be_new_where_all_rows_had_the_same():
     x_sim = torch.randn(40, 2, generator=rng)
     found = fit_corrector(["Bubbles in the cell."] * 40, x_sim + 1, x_sim, seed=0)
     assert any("every row has the same context" in said for said in found.why.reasons)
-    with pytest.warns(UserWarning, match="1 of 1 contexts are not among those"):
+    with pytest.warns(
+        UserWarning, match="1 of 1 rows have a context that calibration has not"
+    ):
         found.correct(x_sim[:1], "All good.")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

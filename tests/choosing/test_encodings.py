@@ -89,7 +89,7 @@ def test_a_new_encoder_joins_by_registering(monkeypatch):
     (chosen,) = (one for one in found.why.read if one.chosen)
     assert chosen.name == "last word"
     x = torch.zeros(2, 2)
-    with pytest.warns(UserWarning, match="not among those"):
+    with pytest.warns(UserWarning, match="calibration has not seen"):
         corrected = found.correct(x, ["a pan is hot", "a pan is frozen"])
     assert corrected[0, 0] < -1 < 1 < corrected[1, 0]
 

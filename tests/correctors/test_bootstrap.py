@@ -129,7 +129,7 @@ def test_draws_depend_on_the_seed_alone():
 
 def test_an_unseen_context_draws_from_all_and_says_so():
     corrector = BootstrapCorrector(HashEncoder()).fit(CONTEXT, X_OBS, X_SIM)
-    with pytest.warns(UnseenContext, match="1 contexts are unlike any"):
+    with pytest.warns(UnseenContext, match="1 of 1 rows .* draws residuals of all"):
         x, _ = candidates_of(corrector, "never seen")
     assert len(x) == 5
 

@@ -253,7 +253,7 @@ def test_simulations_in_other_units_are_warned_of_where_ranges_overlap(factor):
 
 def test_contexts_that_were_not_seen_are_counted():
     corrector = ForwardCorrector(normal(1000, 3, 9)).fit(*pairs(lambda x: x + 2))
-    with pytest.warns(UnseenContext, match="not seen: 2 of 3 rows"):
+    with pytest.warns(UnseenContext, match="2 of 3 rows .* not seen .* map of all pairs"):
         corrector.correct(normal(3, 3, 5), [NOTES[0], "new", "newer"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,6 +1,7 @@
 """A saved backbone comes back the same, from a file that cannot run code."""
 
 import json
+import pickle
 
 import pytest
 import torch
@@ -16,12 +17,17 @@ from torch.distributions import (
     Uniform,
 )
 
-from ma_sbi import fit_flow, load_ddpm, load_flow, load_posterior
+from ma_sbi import fit_flow, from_sbi, load_ddpm, load_flow, load_posterior
+from ma_sbi.posteriors import PickledPosterior
 from ma_sbi.posteriors.priors import pack_prior, unpack_prior
+from ma_sbi.posteriors.training_range import TrainingRange
 from tests.some_posteriors import (
     PRIOR,
     ddpm_posterior,
     flow_posterior,
+    sbi_embedded,
+    sbi_fmpe,
+    sbi_npe,
     simulations,
     spline_posterior,
 )
@@ -140,3 +146,70 @@ def test_a_missing_embedding_net_is_named(tmp_path):
     posterior.save(tmp_path / "flow")
     with pytest.raises(ValueError, match="embedding_net="):
         load_posterior(tmp_path / "flow")
+
+
+SBI_OPTIONS = {"num_transforms": 2, "hidden_features": (32,)}
+
+
+def test_an_sbi_posterior_comes_back_without_pickle(tmp_path):
+    posterior, path = from_sbi(sbi_npe()), tmp_path / "posterior"
+    posterior.save(path, "zuko_maf", **SBI_OPTIONS)
+    loaded = load_posterior(path)
+    x = torch.tensor([[0.2, -0.3, 0.5], [0.0, 0.1, 0.2]])
+    draws = posterior.sample(20, x, seed=0)
+    torch.testing.assert_close(loaded.sample(20, x, seed=0), draws)
+    torch.testing.assert_close(loaded.log_prob(draws, x), posterior.log_prob(draws, x))
+    with safe_open(path, framework="pt") as file:
+        assert json.loads(file.metadata()["ma_sbi"])["kind"] == "sbi posterior"
+
+
+def test_the_training_range_of_an_sbi_posterior_comes_back(tmp_path):
+    x = simulations(200)[1]
+    from_sbi(sbi_npe(), x_train=x).save(tmp_path / "p", "zuko_maf", **SBI_OPTIONS)
+    assert torch.equal(
+        load_posterior(tmp_path / "p").training_range.radius, TrainingRange.of(x).radius
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "options"),
+    [
+        ("maf", {}),
+        ("zuko_maf", {"num_transforms": 3}),
+        ("zuko_maf", SBI_OPTIONS | {"no_such_option": 3}),
+        ("no such network", {}),
+    ],
+    ids=str,
+)
+def test_words_that_do_not_build_the_network_are_refused(network, options, tmp_path):
+    with pytest.raises(ValueError, match="does not build the network"):
+        from_sbi(sbi_npe()).save(tmp_path / "p", network, **options)
+    assert not (tmp_path / "p").exists()
+
+
+def test_what_of_sbi_cannot_be_saved_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="embedding net"):
+        from_sbi(sbi_embedded()).save(tmp_path / "p", "zuko_maf", **SBI_OPTIONS)
+    with pytest.raises(ValueError, match="without pickle"):
+        from_sbi(sbi_fmpe()).save(tmp_path / "p")
+
+
+def test_a_pickle_is_read_only_where_it_is_allowed(tmp_path):
+    path = tmp_path / "posterior.pkl"
+    path.write_bytes(pickle.dumps(sbi_npe()))
+    with pytest.raises(ValueError, match="is a pickle, and reading one can run any code"):
+        load_posterior(path)
+    with pytest.warns(PickledPosterior, match="can run any code"):
+        loaded = load_posterior(path, allow_pickle=True)
+    x = torch.zeros(1, 3)
+    expected = from_sbi(sbi_npe()).sample(3, x, seed=0)
+    assert torch.equal(loaded.sample(3, x, seed=0), expected)
+
+
+@pytest.mark.parametrize("held", [{"weights": 1}, None], ids=str)
+@pytest.mark.filterwarnings("ignore::ma_sbi.posteriors.PickledPosterior")
+def test_a_pickle_of_something_else_is_refused(held, tmp_path):
+    path = tmp_path / "posterior.pkl"
+    path.write_bytes(pickle.dumps(held))
+    with pytest.raises(ValueError, match="expected a posterior"):
+        load_posterior(path, allow_pickle=True)

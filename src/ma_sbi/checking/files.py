@@ -1,4 +1,4 @@
-"""Reading a file of observations: arrays in npz, columns in csv and parquet.
+"""Reading a file of observations: arrays in npz, columns in csv, tsv and parquet.
 
 What is wrong with a file is reported in a sentence. Reading one cannot run code: arrays of
 Python objects are refused, not unpickled.
@@ -6,11 +6,14 @@ Python objects are refused, not unpickled.
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +25,8 @@ from ma_sbi.context import is_missing
 __all__ = ["Observations", "read_observations"]
 
 NUMBERS = ("x_obs", "x_sim", "theta")
+# Columns that a message names.
+MOST_LISTED = 20
 INDEX = r"(?:[_.]?(\d+)|\[(\d+)\])"
 
 
@@ -35,6 +40,7 @@ class Observations(NamedTuple):
         theta: True parameters, or None.
         groups: A label per row, or None.
         unused: Names of columns or arrays that nothing was taken from.
+        named: What the caller's own names stand for, in words; empty if none were given.
     """
 
     x_obs: np.ndarray
@@ -43,18 +49,31 @@ class Observations(NamedTuple):
     theta: np.ndarray | None
     groups: np.ndarray | None
     unused: tuple[str, ...]
+    named: str = ""
 
 
 def read_observations(
-    path: str | Path, *, context: Sequence[str] = (), groups: str | None = None
+    path: str | Path,
+    *,
+    context: Sequence[str] = (),
+    groups: str | None = None,
+    x_obs: Sequence[str] = (),
+    x_sim: Sequence[str] = (),
+    theta: Sequence[str] = (),
 ) -> Observations:
     """Read a file in the format that its name ends in.
 
+    A name is that of a column, or of an array, several of them between commas, or a
+    pattern such as ``*_meas``, whose columns are sorted by name.
+
     Args:
-        path: A file that ends in .npz, .csv or .parquet.
-        context: Names of the columns, or arrays, that hold the context; ``context`` and
-            all that begin with ``context_`` if none are given.
-        groups: Name of the column, or array, of groups; ``groups`` or ``group`` if None.
+        path: A file that ends in .npz, .csv, .tsv or .parquet.
+        context: Names of the columns that hold the context; ``context`` and all that begin
+            with ``context_`` if none are given.
+        groups: Name of the column of groups; ``groups`` or ``group`` if None.
+        x_obs: Names of the observed columns; ``x_obs``, or numbered columns, if none.
+        x_sim: Names of the simulated columns, in the same order; likewise.
+        theta: Names of the columns of true parameters; likewise.
 
     Raises:
         ValueError: If the file cannot be read or does not hold what is needed.
@@ -72,7 +91,10 @@ def read_observations(
         )
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name} is empty")
-    return _assemble(reader(path), list(context), groups)
+    own = {"x_obs": x_obs, "x_sim": x_sim, "theta": theta}
+    held = reader(path)
+    named = {name: _find(held, names, name) for name, names in own.items() if names}
+    return _assemble(held, named, _find(held, context, "context"), groups)
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
@@ -100,7 +122,7 @@ def _array(archive: Any, name: str) -> np.ndarray:
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
 
 
-def _read_csv(path: Path) -> dict[str, Any]:
+def _read_table(path: Path, separator: str, words: str) -> dict[str, Any]:
     try:
         # As texts: that "NA" is missing, or "007" a number, is not for pandas to decide.
         with warnings.catch_warnings():
@@ -108,6 +130,7 @@ def _read_csv(path: Path) -> dict[str, Any]:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(
                 path,
+                sep=separator,
                 dtype=str,
                 keep_default_na=False,
                 encoding="utf-8-sig",
@@ -123,17 +146,25 @@ def _read_csv(path: Path) -> dict[str, Any]:
         shown = " ".join(str(error).split()).removeprefix(
             "Error tokenizing data. C error: "
         )
-        raise ValueError(f"{path.name} is not a table with commas: {shown}") from error
-    _check_header(path, list(table.columns))
+        raise ValueError(f"{path.name} is not a table with {words}: {shown}") from error
+    _check_header(path, list(table.columns), separator, words)
     return _columns(table)
 
 
-def _check_header(path: Path, names: list[str]) -> None:
+def _check_header(path: Path, names: list[str], separator: str, words: str) -> None:
     """Refuse other separators, and names that occur twice, which pandas would change."""
-    if len(names) == 1 and re.search(r"[;\t]", names[0]):
-        raise ValueError(f"{path.name} is not separated by commas: save it as csv")
+    if len(names) == 1 and re.search(r"[;,\t]", names[0]):
+        raise ValueError(
+            f"{path.name} is not separated by {words}: a csv has commas, a tsv has tabs"
+        )
     header = pd.read_csv(
-        path, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig"
+        path,
+        sep=separator,
+        header=None,
+        nrows=1,
+        dtype=str,
+        keep_default_na=False,
+        encoding="utf-8-sig",
     )
     given = header.iloc[0].str.strip()
     if given.duplicated().any():
@@ -157,7 +188,8 @@ def _read_parquet(path: Path) -> dict[str, Any]:
 
 READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
     ".npz": _read_npz,
-    ".csv": _read_csv,
+    ".csv": partial(_read_table, separator=",", words="commas"),
+    ".tsv": partial(_read_table, separator="\t", words="tabs"),
     ".parquet": _read_parquet,
 }
 
@@ -169,15 +201,73 @@ def _columns(table: pd.DataFrame) -> dict[str, Any]:
     return {name: table.iloc[:, place] for place, name in enumerate(names)}
 
 
-def _assemble(held: dict[str, Any], context: list[str], groups: str | None) -> Observations:
+def _find(held: Mapping[str, Any], names: Sequence[str], name: str) -> list[str]:
+    """Find the columns that the user named, in their order.
+
+    Raises:
+        ValueError: If there is none of that name, or one is named twice.
+    """
+    found: list[str] = []
+    for given in names:
+        # A name may have a comma in it.
+        parts = [given] if given in held else [one.strip() for one in given.split(",")]
+        for part in parts:
+            found += [part] if part in held else _alike(held, part, name)
+    twice = {one for one in found if found.count(one) > 1}
+    if twice:
+        raise ValueError(f"{_option(name)} names the column {min(twice)!r} twice")
+    return found
+
+
+def _alike(held: Mapping[str, Any], pattern: str, name: str) -> list[str]:
+    """Find the columns that a pattern stands for, numbers in their order."""
+    found = [one for one in held if fnmatchcase(one, pattern)]
+    if found:
+        return sorted(found, key=_natural)
+    near = difflib.get_close_matches(pattern, list(held), n=1)
+    meant = f" (is it {near[0]!r}?)" if near else ""
+    raise ValueError(
+        f"there is no column {pattern!r}{meant}, which {_option(name)} names; the file "
+        f"has {_list(held)}"
+    )
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sort x2 before x10."""
+    return [
+        (int(part), "") if part.isdigit() else (-1, part)
+        for part in re.split(r"(\d+)", name)
+    ]
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _assemble(
+    held: dict[str, Any],
+    named: dict[str, list[str]],
+    context: list[str],
+    groups: str | None,
+) -> Observations:
     """Find what is needed among the named columns or arrays."""
     used: set[str] = set()
-    numbers = {name: _numbers(held, name, used) for name in NUMBERS}
+    for name, own in named.items():
+        if used & set(own):
+            both = min(used & set(own))
+            raise ValueError(f"the column {both!r} is named twice, last by {_option(name)}")
+        used |= set(own)
+    numbers = {
+        name: _side_by_side(held, named[name], name)
+        if name in named
+        else _numbers(held, name, used)
+        for name in NUMBERS
+    }
     x_obs = numbers["x_obs"]
     if x_obs is None:
         raise ValueError(
             "x_obs is missing: expected an array x_obs, or columns x_obs_0, x_obs_1, ...; "
-            f"the file has {_list(held)}"
+            f"name others with --x-obs; the file has {_list(held)}"
         )
     names = context or [
         name for name in held if name == "context" or name.startswith("context_")
@@ -189,9 +279,9 @@ def _assemble(held: dict[str, Any], context: list[str], groups: str | None) -> O
         )
     if groups is None:
         groups = next((name for name in ("groups", "group") if name in held), None)
-    for name in [*names, *([groups] if groups else [])]:
-        if name not in held:
-            raise ValueError(f"there is no column {name!r}; the file has {_list(held)}")
+    if groups is not None and groups not in held:
+        _alike(held, groups, "groups")
+        raise ValueError(f"--groups names one column, got the pattern {groups!r}")
     used |= {*names, *([groups] if groups else [])}
     n = len(x_obs)
     columns = [column for name in names for column in _context(held[name], name, n)]
@@ -212,6 +302,7 @@ def _assemble(held: dict[str, Any], context: list[str], groups: str | None) -> O
         numbers["theta"],
         labels,
         unused,
+        "; ".join(f"{name} is {', '.join(own)}" for name, own in named.items()),
     )
 
 
@@ -243,7 +334,12 @@ def _numbers(held: Mapping[str, Any], name: str, used: set[str]) -> np.ndarray |
             f"column {lost} of {name} is missing among {_list(list(numbered.values()))}"
         )
     used |= set(numbered.values())
-    parts = [_matrix(held[numbered[place]], numbered[place]) for place in expected]
+    return _side_by_side(held, [numbered[place] for place in expected], name)
+
+
+def _side_by_side(held: Mapping[str, Any], columns: list[str], name: str) -> np.ndarray:
+    """Join columns, or arrays, to a matrix."""
+    parts = [_matrix(held[column], column) for column in columns]
     lengths = {len(part) for part in parts}
     if len(lengths) > 1:
         raise ValueError(f"the columns of {name} have different lengths: {sorted(lengths)}")
@@ -317,4 +413,5 @@ def _entries(array: np.ndarray) -> pd.Series:
 
 def _list(names: Any) -> str:
     names = [str(name) for name in names]
-    return ", ".join(names[:8]) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")
+    rest = f", ... ({len(names)} in all)" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + rest

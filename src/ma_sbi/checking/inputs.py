@@ -48,6 +48,10 @@ def prepare(
     Raises:
         ValueError: If something does not match, or the context cannot be read.
     """
+    if hasattr(posterior, "sample_batched"):
+        from ma_sbi.posteriors import from_sbi
+
+        posterior = from_sbi(posterior)
     if posterior is not None and not callable(getattr(posterior, "sample", None)):
         raise ValueError(f"posterior must offer sample(num_samples, x), got {posterior!r}")
     if simulator is not None and not callable(simulator):

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.why import Why
-from ma_sbi.context import Entries, as_entries, distinct, is_missing, match
-from ma_sbi.correctors.bootstrap import UnseenContext
+from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.correctors.unseen import SeenContexts, Unseen, UnseenContext
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
@@ -22,6 +22,7 @@ __all__ = ["ChosenCorrector", "Part"]
 
 # Candidates of a smaller weight are left out.
 LEAST_WEIGHT = 1e-9
+ABOUT_UNSEEN = "new contexts have the weights that did best on contexts left out"
 
 
 @dataclass(frozen=True)
@@ -52,21 +53,20 @@ class ChosenCorrector(BaseCorrector):
         outliers: What to make of an observation that is a gross outlier, if the
             calibration set had some; else None.
         why: What was chosen, what was rejected, and why.
+        contexts: The contexts of the calibration set.
     """
 
     def __init__(
         self,
         parts: Sequence[Part],
-        known: Entries,
+        contexts: SeenContexts,
         dim_x: int,
         why: Why,
         log_density: Callable[[Tensor], Tensor] | None = None,
         outliers: Outliers | None = None,
     ) -> None:
         self.parts = tuple(parts)
-        # Where most contexts occur once, as numbers do, a new one is nothing special.
-        self.repeat = len(known) <= why.num_rows / 2
-        self.known = known
+        self.contexts = contexts
         self.dim_x = dim_x
         self.why = why
         self.log_density = log_density
@@ -76,6 +76,7 @@ class ChosenCorrector(BaseCorrector):
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         x = as_matrix(x, "x", dim=self.dim_x)
         entries = as_entries(context, num_rows=len(x))
+        self.contexts.warn(self.contexts.read(entries), ABOUT_UNSEEN)
         seen = self._seen(entries)
         none = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         outlying = none if self.outliers is None else self.outliers.among(x)
@@ -101,19 +102,23 @@ class ChosenCorrector(BaseCorrector):
             whole = self._weigh(whole, torch.cat(forward))
         return _prune(whole)
 
+    def unseen(self, context: Context) -> Unseen:
+        """Tell which contexts calibration has not seen; printed, it counts them.
+
+        Example:
+            >>> import torch
+            >>> from ma_sbi import fit_corrector
+            >>> x = torch.randn(40, 1, generator=torch.Generator().manual_seed(0))
+            >>> corrector = fit_corrector(["dry", "wet"] * 20, x, x, seed=0)
+            >>> print(corrector.unseen(["dry", "damp", "damp"]).new.sum())
+            2
+        """
+        return self.contexts.read(as_entries(context))
+
     def _seen(self, entries: Entries) -> Tensor:
         """Tell which contexts are among those of the calibration set."""
         uniques, codes = distinct(entries)
-        known = match(self.known, uniques) < len(self.known)
-        new = ~known & ~is_missing(uniques).reshape(len(uniques), -1).all(axis=1)
-        if new.any() and self.repeat:
-            warnings.warn(
-                f"{new.sum()} of {len(uniques)} contexts are not among those of the "
-                "calibration set; their weights are those that did best on contexts that "
-                "were left out",
-                UnseenContext,
-                stacklevel=4,
-            )
+        known = match(self.contexts.known, uniques) < len(self.contexts.known)
         return torch.from_numpy(known[codes])
 
     def _weigh(self, candidates: Corrections, forward: Tensor) -> Corrections:

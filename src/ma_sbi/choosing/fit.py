@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import (
@@ -38,6 +39,7 @@ from ma_sbi.context import distinct
 from ma_sbi.correctors.forward import about_spreads, why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
+from ma_sbi.correctors.unseen import SeenContexts
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 
@@ -162,7 +164,7 @@ def fit_corrector(
             f"{few} are too few to learn a departure from (at least {FEWEST_ROWS} rows, in "
             f"two groups): {LEFT_ALONE}"
         )
-        return _nothing(data, known, reasons)
+        return _nothing(data, reasons)
     if not data.paired:
         assert pool is not None  # noqa: S101 (there is one where there are no pairs)
         codes = torch.from_numpy(data.codes).to(data.x_obs.device)
@@ -263,7 +265,9 @@ def fit_corrector(
         choice.improvement(held_out, forward),
     )
     log_density = density if choice.use_evidence else None
-    chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density, outliers)
+    contexts = SeenContexts(data.entries, clone(encoder).fit(data.entries))
+    dim_x = data.x_obs.shape[1]
+    chosen = ChosenCorrector(parts, contexts, dim_x, why, log_density, outliers)
     some = slice(MOST_SHOWN)
     if len(chosen.corrections(data.x_obs[some], data.entries.iloc[some]).x) == 1:
         chosen.why = replace(why, inference="point")
@@ -285,12 +289,12 @@ def _usable(
     return simulated
 
 
-def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
+def _nothing(data: Calibration, reasons: list[str]) -> ChosenCorrector:
     tried = Tried(NOTHING, LEFT_ALONE, None, None, 1.0, 1.0)
     why = Why((tried,), "no correction", "nothing", len(data), NOT_READ, tuple(reasons))
-    return ChosenCorrector(
-        [Part(NOTHING, NothingDeparts(), 1.0, 1.0)], known, data.x_obs.shape[1], why
-    )
+    parts = [Part(NOTHING, NothingDeparts(), 1.0, 1.0)]
+    contexts = SeenContexts(data.entries)
+    return ChosenCorrector(parts, contexts, data.x_obs.shape[1], why)
 
 
 def _targets(

@@ -1,10 +1,6 @@
 """Correctors: how reality departs from the simulator, given the context."""
 
-from ma_sbi.correctors.bootstrap import (
-    BootstrapCorrector,
-    ResidualPools,
-    UnseenContext,
-)
+from ma_sbi.correctors.bootstrap import BootstrapCorrector, ResidualPools
 from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector, FittableCorrector
 from ma_sbi.correctors.cross_fitting import CrossFittedCorrector, cross_fit
 from ma_sbi.correctors.decomposition import (
@@ -22,14 +18,10 @@ from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.matching import Matching, MatchingAssumption, MatchingCorrector
 from ma_sbi.correctors.network import Network
 from ma_sbi.correctors.preflight import Preflight
-from ma_sbi.correctors.regimes import (
-    RegimeCorrector,
-    RegimeFit,
-    Regimes,
-    UnrelatedContext,
-)
+from ma_sbi.correctors.regimes import RegimeCorrector, RegimeFit, Regimes
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.correctors.shift import ShiftCorrector
+from ma_sbi.correctors.unseen import UnrelatedContext, Unseen, UnseenContext
 
 __all__ = [
     "Affine",
@@ -69,6 +61,7 @@ __all__ = [
     "ShiftLikelihood",
     "Triples",
     "UnrelatedContext",
+    "Unseen",
     "UnseenContext",
     "cross_fit",
     "decompose",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ma_sbi.scaling import median_distance
 
-__all__ = ["MOST_COMPARED", "Assignment", "assign", "leave_out"]
+__all__ = ["MOST_COMPARED", "Assignment", "assign", "leave_out", "prediction_limit"]
 
 # Contexts whose distances set the unit: their cost is quadratic.
 MOST_COMPARED = 500
@@ -134,7 +134,7 @@ def assign(encoding: Tensor, member: Tensor, share: Tensor) -> Assignment:
         for one in tried
     ]
     best = tried[max(range(len(tried)), key=scores.__getitem__)]
-    return replace(best, limit=_limit(_remoteness(distance, from_middle)))
+    return replace(best, limit=prediction_limit(_remoteness(distance, from_middle)))
 
 
 class LeftOut(NamedTuple):
@@ -178,8 +178,12 @@ def _remoteness(distance: Tensor, from_middle: Tensor) -> Tensor:
     return distance.amin(dim=1) + from_middle
 
 
-def _limit(remoteness: Tensor) -> float:
-    """Return the upper end of the prediction interval of one more context."""
+def prediction_limit(remoteness: Tensor) -> float:
+    """Return the upper end of the prediction interval of one more context.
+
+    Args:
+        remoteness: How far contexts are from what the others show, shape ``(n,)``.
+    """
     num = len(remoteness)
     if num < FEWEST_MEASURED:
         return torch.inf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -24,7 +23,6 @@ __all__ = [
     "BootstrapCorrector",
     "ResidualFit",
     "ResidualPools",
-    "UnseenContext",
 ]
 
 # Rows that decide the width: their cost is quadratic.
@@ -38,10 +36,6 @@ SAME = 1e-5
 CLEAR = 3.0
 # Residuals that are compared with each other, to find those that are equal.
 MOST_MERGED = 2000
-
-
-class UnseenContext(UserWarning):
-    """A context without residuals of its own."""
 
 
 class BootstrapCorrector(FittableCorrector):
@@ -193,6 +187,11 @@ class ResidualFit:
         seed: Of the draws.
     """
 
+    about_unlike: ClassVar[str] = (
+        "what is far draws residuals of all contexts; a larger width (or 'auto') lets "
+        "similar contexts share residuals"
+    )
+
     encoding: Tensor
     codes: Tensor
     residuals: Tensor
@@ -267,19 +266,14 @@ class ResidualFit:
             return (distance < SAME).to(distance)
         return torch.exp(-0.5 * (distance / self.width).square())
 
+    def unlike(self, encoding: Tensor) -> Tensor:
+        """Tell which contexts ``(n, dim_z)`` share no residuals with any that was seen."""
+        return (self._kernel(self.distance(encoding)) < 1e-12).all(dim=1)
+
     def _weights(self, encoding: Tensor) -> Tensor:
         """Weight every residual under each context, shape ``(n, num_residuals)``."""
         kernel = self._kernel(self.distance(encoding))
         unlike = (kernel < 1e-12).all(dim=1)
-        unseen = int((unlike & ~encoding.isnan().any(dim=1)).sum())
-        if unseen:
-            warnings.warn(
-                f"{unseen} contexts are unlike any of the calibration set, so their "
-                "residuals are drawn from all of it; a larger width (or 'auto') lets "
-                "similar contexts share residuals",
-                UnseenContext,
-                stacklevel=2,
-            )
         kernel[unlike] = 1.0
         return kernel[:, self.codes] + self.others / len(self.codes)
 

@@ -6,17 +6,18 @@ import warnings
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 from typing_extensions import Self
 
-from ma_sbi.context import Entries, as_entries, distinct, is_missing
+from ma_sbi.context import as_entries, distinct
 from ma_sbi.correctors.departures import Departure
+from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Inference
+from ma_sbi.correctors.unseen import SeenContexts, Unseen
 from ma_sbi.protocols import Context, Corrections, Encoder
 from ma_sbi.validation import as_matrix, as_pairs, as_pools
 
@@ -94,6 +95,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         encoder = clone(self.encoder).fit(entries)
         departure = axes.departure.fit(observed)
         encoding = encode(encoder, uniques).to(observed)
+        self.seen_ = SeenContexts(entries, encoder, encoding)
         rows = torch.as_tensor(codes, device=observed.device)
         basis = departure.basis(observed)
         if axes.fitting.paired:
@@ -141,9 +143,21 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         shift = coefficients[:, :, 0] + (0 if offset is None else offset)
         return (shift * log_weight.exp()[..., None]).sum(dim=0).float()
 
+    def unseen(self, context: Context) -> Unseen:
+        """Tell which contexts calibration has not seen; printed, it counts them."""
+        self._check_fitted()
+        return self.seen_.read(as_entries(context), unlike=self._unlike())
+
+    def _unlike(self) -> Any:
+        """Return how the fit tells contexts that are unlike all others, if it does."""
+        return getattr(self.fitted_, "unlike", None)
+
     def _hypotheses(self, entries: Any) -> Hypotheses:
         uniques, codes = distinct(entries)
-        coefficients, log_weight, offset = self.fitted_(encode(self.encoder_, uniques))
+        encoding = encode(self.encoder_, uniques)
+        found = self.seen_.read(entries, encoding, self._unlike())
+        self.seen_.warn(found, getattr(self.fitted_, "about_unlike", ""))
+        coefficients, log_weight, offset = self.fitted_(encoding)
         return Hypotheses(
             coefficients[:, codes],
             log_weight[:, codes],
@@ -207,16 +221,3 @@ class ComposedCorrector(FittableCorrector):
     def axes(self) -> Axes:
         """Name the departure, the fit and the inference."""
         return Axes(self.departure, self.fitting, self.inference)
-
-
-def encode(encoder: Encoder, entries: Entries) -> Tensor:
-    """Encode contexts; missing ones become rows of NaN."""
-    encoding = encoder.transform(entries)
-    if hasattr(encoding, "toarray"):
-        encoding = encoding.toarray()
-    values = torch.tensor(np.asarray(encoding), dtype=torch.float64)
-    missing = torch.from_numpy(is_missing(entries)).reshape(len(entries), -1).all(dim=1)
-    if getattr(encoder, "zero_is_missing", False):
-        missing |= (values == 0).all(dim=1)
-    values[missing] = torch.nan
-    return values

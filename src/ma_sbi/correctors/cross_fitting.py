@@ -14,6 +14,7 @@ from typing_extensions import Self
 
 from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
+from ma_sbi.correctors.unseen import UnseenContext
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
@@ -157,7 +158,15 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
                 else copy.corrections(x[[row]], self.codes_[[row]])
                 for row, copy in enumerate(self.correctors_)
             ]
-        _once(caught)
+        unseen = sum(issubclass(one.category, UnseenContext) for one in caught)
+        _once([one for one in caught if not issubclass(one.category, UnseenContext)])
+        if unseen:
+            warnings.warn(
+                f"{unseen} of {len(x)} rows have a context that none of the rows they may "
+                "learn from has",
+                UnseenContext,
+                stacklevel=2,
+            )
         return _side_by_side(each)
 
     def _allowed(self, n: int) -> np.ndarray:
@@ -172,6 +181,8 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
 
 class EncodingTable(BaseEstimator):
     """Looks up encodings by the number of the context."""
+
+    by_number = True
 
     def __init__(self, encoding: np.ndarray) -> None:
         self.encoding = encoding

@@ -13,13 +13,13 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ma_sbi.context import as_entries, distinct, match
-from ma_sbi.correctors.bootstrap import UnseenContext
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.forward_maps import (
     FEWEST_PAIRS,
     ChosenMap,
     choose_map,
 )
+from ma_sbi.correctors.unseen import SeenContexts, Unseen
 from ma_sbi.correctors.way_back import Imagined
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
@@ -119,7 +119,9 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         unlike = about_spreads(simulated, pool)
         if unlike:
             warnings.warn(unlike, OtherUnits, stacklevel=2)
-        self.known_, codes = distinct(as_entries(context, num_rows=len(observed)))
+        entries = as_entries(context, num_rows=len(observed))
+        self.known_, codes = distinct(entries)
+        self.seen_ = SeenContexts(entries)
         pool = pool[_some(len(pool), MOST_SIMULATIONS, derive(seed, "pool"))]
         few = _some(len(observed), MOST_PAIRS, derive(seed, "pairs"))
         observed, simulated, codes = observed[few], simulated[few], codes[few.numpy()]
@@ -140,6 +142,15 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         # No pair had a context that is wrong. The next one may.
         self.doubt_ = 1 / (len(observed) + 1)
         return self
+
+    def unseen(self, context: Context) -> Unseen:
+        """Tell which contexts calibration has not seen; printed, it counts them."""
+        self._check_fitted()
+        return self.seen_.read(as_entries(context))
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "imagined_"):
+            raise NotFittedError("this ForwardCorrector is not fitted yet: call fit first")
 
     def _learn(
         self,
@@ -164,19 +175,12 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
-        if not hasattr(self, "imagined_"):
-            raise NotFittedError("this ForwardCorrector is not fitted yet: call fit first")
+        self._check_fitted()
         x = as_matrix(x, "x", dim=self.dim_x_)
         uniques, codes = distinct(as_entries(context, num_rows=len(x)))
         number = match(self.known_, uniques)[codes]
-        new = (number >= len(self.known_)).sum()
-        if new:
-            warnings.warn(
-                f"contexts that calibration has not seen: {new} of {len(x)} rows; they are "
-                "corrected by the map of all pairs together",
-                UnseenContext,
-                stacklevel=2,
-            )
+        unseen = self.seen_.read(uniques.iloc[codes].reset_index(drop=True))
+        self.seen_.warn(unseen, "they are corrected by the map of all pairs together")
         every = self.imagined_[None].candidates(x, NUM_OTHERS).to(x)
         num = min(self.num_candidates, self.imagined_[None].most_candidates)
         own = x.new_empty(num, len(x), self.dim_x_)

@@ -21,11 +21,7 @@ from ma_sbi.protocols import Context, Encoder
 from ma_sbi.scaling import median_distance
 from ma_sbi.validation import as_count
 
-__all__ = ["RegimeCorrector", "RegimeFit", "Regimes", "UnrelatedContext"]
-
-
-class UnrelatedContext(UserWarning):
-    """A context that those of the calibration set do not assign to a regime."""
+__all__ = ["RegimeCorrector", "RegimeFit", "Regimes"]
 
 
 class RegimeCorrector(FittableCorrector):
@@ -37,8 +33,8 @@ class RegimeCorrector(FittableCorrector):
     context that was seen has the regimes of its rows. A new one, such as a sentence in
     other words, is assigned to regimes by its encoding, as surely as contexts that were
     left out could be. One that is unlike all contexts gets every regime as often as it
-    occurs, with an :class:`UnrelatedContext` warning; so does every new one, if contexts
-    that were left out could not be assigned.
+    occurs, with an :class:`~ma_sbi.correctors.UnrelatedContext` warning; so does every new
+    one, if contexts that were left out could not be assigned.
 
     For free text use :class:`~ma_sbi.SentenceEncoder`, and at least two, better three,
     wordings of each regime in the calibration set.
@@ -187,6 +183,11 @@ class RegimeFit:
         decide: Whether these have their most probable regime alone.
     """
 
+    about_unlike: ClassVar[str] = (
+        "where a context is far, or contexts tell nothing of others, each regime has the "
+        "weight with which it occurs"
+    )
+
     departures: Tensor
     log_weight: Tensor
     origin: Tensor
@@ -197,21 +198,17 @@ class RegimeFit:
 
     def __call__(self, encoding: Tensor) -> Hypotheses:
         """Map contexts ``(n, dim_z)`` to the departures of their regimes."""
-        probability, unlike = self.read(encoding)
-        if unlike.any():
-            warnings.warn(
-                f"{int(unlike.sum())} of {len(encoding)} contexts are unlike those of the "
-                "calibration set, or these tell nothing of others: each regime has the "
-                "weight with which it occurs",
-                UnrelatedContext,
-                stacklevel=2,
-            )
+        probability, _ = self.read(encoding)
         log_weight = self.log_weight[:, None] + probability.log()
         log_weight = log_weight.movedim(2, 1).flatten(end_dim=1)
         departures = self.departures.flatten(end_dim=1)
         used = (log_weight > -torch.inf).any(dim=1)
         coefficients = departures[used, None, None].expand(-1, len(encoding), -1, -1)
         return Hypotheses(coefficients, log_weight[used])
+
+    def unlike(self, encoding: Tensor) -> Tensor:
+        """Tell which contexts ``(n, dim_z)`` cannot be assigned."""
+        return self.read(encoding)[1]
 
     def read(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
         """Find probabilities of regimes, and which contexts cannot be assigned.

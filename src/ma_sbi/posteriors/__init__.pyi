@@ -4,7 +4,7 @@ from .callables import from_callable
 from .density import SimulationDensity, fit_density, load_density
 from .diffusion import DiffusionPosterior, fit_ddpm, load_ddpm, noise_schedule
 from .flow import FlowPosterior, fit_flow, load_flow
-from .loading import load_posterior
+from .loading import PickledPosterior, load_posterior
 from .sbi import from_sbi
 from .truncation import LeakyPosterior
 from .zuko import from_zuko
@@ -14,6 +14,7 @@ __all__ = [
     "DiffusionPosterior",
     "FlowPosterior",
     "LeakyPosterior",
+    "PickledPosterior",
     "SimulationDensity",
     "fit_ddpm",
     "fit_density",

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import pickle
+import warnings
+import zipfile
 from pathlib import Path
 
 import torch
 from torch.distributions import Distribution
 
-from ma_sbi.posteriors import density, diffusion, flow
+from ma_sbi.posteriors import density, diffusion, flow, sbi, sbi_files
+from ma_sbi.protocols import AmortizedPosterior
 from ma_sbi.saving import kind_of
 
-__all__ = ["load_posterior"]
+__all__ = ["PickledPosterior", "load_posterior"]
+
+# How files of pickle's protocols 2 and later begin.
+PICKLE = b"\x80"
+
+
+class PickledPosterior(UserWarning):
+    """A posterior was read from a pickle, which can run any code."""
 
 
 def load_posterior(
@@ -18,25 +29,69 @@ def load_posterior(
     prior: Distribution | None = None,
     *,
     device: torch.device | str | None = None,
-) -> flow.FlowPosterior | diffusion.DiffusionPosterior:
-    """Load a posterior that ``FlowPosterior.save`` or ``DiffusionPosterior.save`` wrote.
+    allow_pickle: bool = False,
+) -> AmortizedPosterior:
+    """Load a posterior that ``save`` wrote: of a flow, a diffusion model or ``from_sbi``.
 
     Args:
         path: The file.
         prior: The prior it was trained with; needed only if the file does not hold it,
             because it is neither uniform, normal nor lognormal.
         device: Where to sample; torch's default device if None.
+        allow_pickle: Whether an sbi posterior may be read from a file of ``pickle.dump``
+            or ``torch.save``. Reading one can run any code: allow it only for files that
+            you wrote yourself.
 
     Raises:
-        ValueError: If the file holds something else, or not its prior.
+        ValueError: If the file holds something else, or not its prior, or is a pickle.
     """
+    if _is_pickle(path):
+        if not allow_pickle:
+            raise ValueError(
+                f"{path} is a pickle, and reading one can run any code; save the posterior "
+                "with from_sbi(posterior).save(path), or, if you wrote the file yourself, "
+                "allow it (--allow-pickle, or load_posterior(path, allow_pickle=True))"
+            )
+        return _unpickle(path)
     kind = kind_of(path)
     if kind == flow.KIND:
         return flow.load_flow(path, prior, device=device)
     if kind == diffusion.KIND:
         return diffusion.load_ddpm(path, prior, device=device)
+    if kind == sbi_files.KIND:
+        return sbi_files.load_sbi(path, prior, device=device)
     if kind == density.KIND:
         raise ValueError(
             f"{path} holds a density of simulations, not a posterior; load_density reads it"
         )
-    raise ValueError(f"{path} holds {kind!r}, expected a flow or a diffusion model")
+    raise ValueError(f"{path} holds {kind!r}, expected a posterior")
+
+
+def _is_pickle(path: str | Path) -> bool:
+    """Tell whether ``pickle.dump`` or ``torch.save`` wrote a file, without reading it."""
+    with Path(path).open("rb") as file:
+        begins = file.read(9)
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("data.pkl") for name in archive.namelist())
+    # A safetensors file may begin with the same byte, but then its header follows.
+    return begins.startswith(PICKLE) and not begins.endswith(b"{")
+
+
+def _unpickle(path: str | Path) -> AmortizedPosterior:
+    warnings.warn(
+        f"{path} is a pickle: reading it can run any code", PickledPosterior, stacklevel=3
+    )
+    try:
+        if zipfile.is_zipfile(path):
+            held = torch.load(path, weights_only=False, map_location="cpu")
+        else:
+            with Path(path).open("rb") as file:
+                held = pickle.load(file)  # noqa: S301 (the caller allowed it)
+    except Exception as error:  # (what is in a pickle may fail in any way)
+        raise ValueError(f"{path} cannot be unpickled: {error}") from error
+    if hasattr(held, "sample_batched"):
+        return sbi.from_sbi(held)
+    if callable(getattr(held, "sample", None)):
+        return held
+    raise ValueError(f"{path} holds a {type(held).__name__}, expected a posterior")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -76,6 +77,22 @@ class SBIAdapter(Truncated):
             return self.posterior.sample_batched(
                 (num_samples,), self._condition(x), **options
             )
+
+    def save(self, path: str | Path, network: str = "maf", **options: Any) -> None:
+        """Write the posterior to a file that cannot run code, as a pickle can.
+
+        Args:
+            path: The file; :func:`~ma_sbi.load_posterior` reads it.
+            network: The ``density_estimator`` that NPE was given by name, or the name that
+                ``sbi.neural_nets.posterior_nn`` was; NPE's default is "maf".
+            options: The options that ``posterior_nn`` was given.
+
+        Raises:
+            ValueError: If these words do not build the network again, or it is not NPE's.
+        """
+        from ma_sbi.posteriors.sbi_files import save_sbi
+
+        save_sbi(self, path, network, **options)
 
     def __repr__(self) -> str:
         return f"from_sbi({type(self.posterior).__name__})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +35,8 @@ class TrainingRange:
     whitener: Tensor
     radius: Tensor
 
+    category: ClassVar[type[Warning]] = OutsideTrainingRange
+
     @classmethod
     def of(cls, x: Any, slack: float = 1.5) -> TrainingRange:
         """Measure the range of simulations x, shape ``(n, dim_x)``."""
@@ -59,11 +61,15 @@ class TrainingRange:
 
     def warn(self, x: Tensor, stacklevel: int = 3) -> None:
         """Warn if rows of x ``(batch, dim_x)`` lie far outside."""
-        rows = self.outside(x).nonzero().flatten().tolist()
+        self.warn_of(self.outside(x), stacklevel + 1)
+
+    def warn_of(self, outside: Tensor, stacklevel: int = 3) -> None:
+        """Warn of the observations that lie far outside, shape ``(batch,)``."""
+        rows = outside.nonzero().flatten().tolist()
         if rows:
             warnings.warn(
-                f"{len(rows)} of {len(x)} observations (first: row {rows[0]}) lie far "
-                "outside the simulations that the posterior was trained on, where its "
+                f"{len(rows)} of {len(outside)} observations (first: row {rows[0]}) lie "
+                "far outside the simulations that the posterior was trained on, where its "
                 "draws are unreliable; check the correction, its context and the units",
                 OutsideTrainingRange,
                 stacklevel=stacklevel,

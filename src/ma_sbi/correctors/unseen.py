@@ -1,0 +1,263 @@
+"""Contexts that calibration has not seen: how many rows have one, and what is odd of them.
+
+Every corrector remembers the contexts that it was fitted to, and says once per call how
+many rows of it have others.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ma_sbi.context import Entries, distinct, in_days, is_missing
+from ma_sbi.correctors.assignment import MOST_COMPARED, prediction_limit
+from ma_sbi.correctors.encoding import encode
+from ma_sbi.correctors.opposites import may_oppose
+from ma_sbi.reading import read_context
+
+__all__ = ["SeenContexts", "Unseen", "UnrelatedContext", "UnseenContext"]
+
+PACKAGE = Path(__file__).parents[1]
+log = logging.getLogger(__name__)
+
+
+class UnseenContext(UserWarning):
+    """A context that calibration has not seen."""
+
+
+class UnrelatedContext(UnseenContext):
+    """A context that is unlike all that calibration has seen, or a number beyond them."""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What of the contexts of a call calibration has not seen, row by row.
+
+    Attributes:
+        new: Rows whose context was not seen word for word, shape ``(n,)``. Numbers on a
+            scale do not count.
+        far: Those of them that are far from every context that was seen.
+        opposed: Those of them that may say the opposite of the nearest that was seen.
+        outside: Rows with a number outside the calibrated range, shape ``(n,)``.
+        examples: A context of each kind that occurs, in words.
+    """
+
+    new: np.ndarray
+    far: np.ndarray
+    opposed: np.ndarray
+    outside: np.ndarray
+    examples: dict[str, str]
+
+    def __str__(self) -> str:
+        """Count the rows of each kind."""
+        said = []
+        if self.new.any():
+            said.append(
+                f"{self.new.sum()} of {len(self.new)} rows have a context that calibration "
+                f"has not seen word for word (first: {self.examples['new']})"
+            )
+        if self.far.any():
+            said.append(f"{self.far.sum()} of them are far from all that it has seen")
+        if self.opposed.any():
+            said.append(
+                f"{self.opposed.sum()} of them may say the opposite of what it has seen "
+                f"({self.examples['opposed']})"
+            )
+        if self.outside.any():
+            said.append(
+                f"{self.outside.sum()} of {len(self.outside)} rows have a number outside "
+                f"the calibrated range ({self.examples['outside']})"
+            )
+        return "; ".join(said) or "calibration has seen every context"
+
+
+class SeenContexts:
+    """The contexts that a corrector was fitted to.
+
+    Args:
+        entries: One context per calibration row.
+        encoder: The fitted encoder; None if contexts are compared and not read.
+        encoding: Its vectors of the distinct contexts, shape ``(num_distinct, dim_z)``;
+            encoded here if None.
+
+    Attributes:
+        known: The distinct contexts.
+        repeat: Whether most contexts occur several times. Where they do, every new one is
+            worth a warning; where they do not, as in free text, only an odd one is.
+    """
+
+    def __init__(
+        self, entries: Entries, encoder: Any = None, encoding: Tensor | None = None
+    ) -> None:
+        known, _ = distinct(entries)
+        self.known, self.encoder = known, encoder
+        self.encoding = self._encode(known) if encoding is None else encoding
+        # Numbers that stand for contexts are no scale.
+        self.stand_in = getattr(encoder, "by_number", False)
+        compared = encoder is None or self.stand_in
+        is_scale = [
+            kind == "numbers" and not compared for kind in read_context(entries).kinds
+        ]
+        self.scales = [place for place, scale in enumerate(is_scale) if scale]
+        self.names = [place for place, scale in enumerate(is_scale) if not scale]
+        numbers = _numbers(known, self.scales)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a column without numbers
+            self.low, self.high = (f(numbers, axis=0) for f in (np.nanmin, np.nanmax))
+        self.words = _words(known, self.names)
+        # Contexts that differ in a number on a scale alone are the same here.
+        self.different = set(self.words)
+        self.repeat = len(self.different) <= len(entries) / 2
+        self.limit = self._limit() if self.names and not compared else torch.inf
+
+    def read(
+        self,
+        entries: Entries,
+        encoding: Tensor | None = None,
+        unlike: Callable[[Tensor], Tensor] | None = None,
+    ) -> Unseen:
+        """Compare contexts with those that were seen.
+
+        Args:
+            entries: One context per row.
+            encoding: Vectors of the distinct ones, if they are known.
+            unlike: Tells from vectors ``(n, dim_z)`` which are unlike all that were seen;
+                by default, those whose nearest one is further away than they are from
+                each other.
+        """
+        uniques, codes = distinct(entries)
+        examples: dict[str, str] = {}
+        outside = self._outside(uniques, examples)
+        words = _words(uniques, self.names)
+        new = np.array([one not in self.different for one in words], dtype=bool)
+        new &= ~self._missing(uniques, encoding)
+        far, opposed = np.zeros_like(new), np.zeros_like(new)
+        if new.any():
+            rows = np.flatnonzero(new)
+            examples["new"] = _show(words[rows[0]])
+            vectors = (
+                self._encode(uniques.iloc[rows]) if encoding is None else encoding[new]
+            )
+            apart, nearest = self._nearest(vectors)
+            beyond = apart > self.limit if unlike is None else unlike(vectors)
+            far[rows] = (beyond.cpu() | ~apart.isfinite().cpu()).numpy()
+            pairs = [
+                (words[row], self.words[place])
+                for row, place in zip(rows, nearest.tolist(), strict=True)
+            ]
+            opposed[rows] = [_oppose(*pair) for pair in pairs] & ~far[rows]
+            if opposed.any():
+                one, other = pairs[int(opposed[rows].argmax())]
+                examples["opposed"] = f"{_show(one)} for {_show(other)}"
+        return Unseen(new[codes], far[codes], opposed[codes], outside[codes], examples)
+
+    def _outside(self, uniques: Entries, examples: dict[str, str]) -> np.ndarray:
+        numbers = _numbers(uniques, self.scales)
+        outside = (numbers < self.low) | (numbers > self.high)
+        if outside.any():
+            row, column = np.argwhere(outside)[0]
+            examples["outside"] = (
+                f"first: {numbers[row, column]:g}, calibrated from {self.low[column]:g} to "
+                f"{self.high[column]:g}"
+            )
+        return outside.any(axis=1)
+
+    def _missing(self, uniques: Entries, encoding: Tensor | None) -> np.ndarray:
+        """Tell where nothing is given that could be compared."""
+        if self.stand_in and encoding is not None:
+            return encoding.isnan().any(dim=1).cpu().numpy()
+        gaps = [is_missing(column) for column in _columns(uniques, self.names)]
+        return np.all(gaps, axis=0) if gaps else np.ones(len(uniques), dtype=bool)
+
+    def warn(self, found: Unseen, about: str = "") -> None:
+        """Say what was found, once: as a warning where it is odd, else in the log.
+
+        Args:
+            found: What :meth:`read` found.
+            about: What becomes of such rows.
+        """
+        odd = found.far.any() or found.outside.any()
+        if not (odd or found.new.any()):
+            return
+        said = f"{found}; {about}" if about else str(found)
+        if odd or found.opposed.any() or self.repeat:
+            category = UnrelatedContext if odd else UnseenContext
+            warnings.warn(said, category, stacklevel=_levels_to_caller())
+        else:
+            log.info(said)
+
+    def _limit(self) -> float:
+        """Find how far a context may be from the nearest one without being unrelated."""
+        own = float(getattr(self.encoder, "unrelated_from", torch.inf))
+        there = self.encoding[~self.encoding.isnan().any(dim=1)][:MOST_COMPARED]
+        if len(there) < 2:
+            return own
+        apart = torch.cdist(there, there).fill_diagonal_(torch.inf).amin(dim=1)
+        return min(own, prediction_limit(apart))
+
+    def _nearest(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
+        """Find how far the nearest context that was seen is, and which it is."""
+        apart = torch.cdist(encoding.to(self.encoding), self.encoding)
+        distance, place = apart.nan_to_num(nan=torch.inf).min(dim=1)
+        return distance, place
+
+    def _encode(self, entries: Entries) -> Tensor:
+        if self.encoder is None:
+            return torch.full((len(entries), 1), torch.nan)
+        try:
+            return encode(self.encoder, entries.reset_index(drop=True))
+        except ValueError:  # an encoder may refuse what it does not know
+            return self.encoding.new_full((len(entries), self.encoding.shape[1]), torch.nan)
+
+
+def _columns(entries: Entries, places: list[int]) -> list[pd.Series]:
+    table = pd.DataFrame(entries)
+    return [in_days(table.iloc[:, place]) for place in places if place < table.shape[1]]
+
+
+def _numbers(entries: Entries, places: list[int]) -> np.ndarray:
+    columns = [
+        pd.to_numeric(column, errors="coerce") for column in _columns(entries, places)
+    ]
+    if not columns:
+        return np.empty((len(entries), 0))
+    return np.stack([column.to_numpy(np.float64) for column in columns], axis=1)
+
+
+def _words(entries: Entries, places: list[int]) -> list[tuple[Any, ...]]:
+    """Return what of each context is compared word for word."""
+    columns = [
+        column.astype(object).where(~is_missing(column), None)
+        for column in _columns(entries, places)
+    ]
+    return list(zip(*columns, strict=True)) if columns else [()] * len(entries)
+
+
+def _oppose(words: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
+    return any(
+        isinstance(one, str) and isinstance(two, str) and may_oppose(one, two)
+        for one, two in zip(words, known, strict=True)
+    )
+
+
+def _show(words: tuple[Any, ...]) -> str:
+    shown = repr(words[0] if len(words) == 1 else words)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+def _levels_to_caller() -> int:
+    """Count the frames up to the first that is not of this package."""
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and PACKAGE in Path(frame.f_code.co_filename).parents:
+        level, frame = level + 1, frame.f_back
+    return level

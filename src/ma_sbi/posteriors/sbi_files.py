@@ -1,0 +1,128 @@
+"""Posteriors that sbi trained, as files that cannot run code.
+
+sbi's own advice is to pickle them. Here the network's numbers are stored, with the words
+that build it again: the name and the options of ``sbi.neural_nets.posterior_nn``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from sbi.inference.posteriors.direct_posterior import DirectPosterior
+from sbi.neural_nets import posterior_nn
+from torch.distributions import Distribution
+
+from ma_sbi.posteriors.priors import pack_prior, unpack_prior
+from ma_sbi.posteriors.sbi import SBIAdapter, from_sbi
+from ma_sbi.posteriors.training_range import TrainingRange
+from ma_sbi.randomness import seeded
+from ma_sbi.saving import read, write
+
+__all__ = ["KIND", "load_sbi", "save_sbi"]
+
+KIND = "sbi posterior"
+
+
+def save_sbi(posterior: SBIAdapter, path: str | Path, network: str, **options: Any) -> None:
+    """Write an adapted sbi posterior; :func:`load_sbi` reads it back.
+
+    Args:
+        posterior: What :func:`~ma_sbi.from_sbi` returned, of NPE.
+        path: The file.
+        network: The name of the network that it was trained with.
+        options: The options of ``posterior_nn`` that it was trained with.
+
+    Raises:
+        ValueError: If these words do not build the network again.
+    """
+    if not isinstance(posterior.posterior, DirectPosterior):
+        raise ValueError(
+            f"a {type(posterior.posterior).__name__} of sbi cannot be saved without "
+            "pickle; only posteriors of NPE can"
+        )
+    estimator = posterior.posterior.posterior_estimator
+    settings = {
+        "network": network,
+        "options": options,
+        "shape_theta": list(estimator.input_shape),
+        "shape_x": list(estimator.condition_shape),
+        "leakage_samples": getattr(posterior, "leakage_samples", 0),
+    }
+    state = estimator.state_dict()
+    _check_same(estimator, _build(settings, state), settings)
+    family, numbers = pack_prior(posterior.prior)
+    known = posterior.training_range
+    groups = {"training_range": vars(known)} if type(known) is TrainingRange else {}
+    settings["prior"] = family
+    write(path, KIND, settings, prior=numbers, estimator=state, **groups)
+
+
+def load_sbi(
+    path: str | Path,
+    prior: Distribution | None = None,
+    *,
+    device: torch.device | str | None = None,
+) -> SBIAdapter:
+    """Load a posterior that ``from_sbi(posterior).save`` wrote.
+
+    Args:
+        path: The file.
+        prior: The prior it was trained with; that in the file if None.
+        device: Where to sample; torch's default device if None.
+    """
+    settings, groups = read(path, KIND)
+    if prior is None:
+        prior = unpack_prior(settings["prior"], groups.get("prior", {}))
+    device = torch.get_default_device() if device is None else torch.device(device)
+    estimator = _build(settings, groups["estimator"]).to(device)
+    # sbi draws from the prior to learn its shape.
+    with seeded(0):
+        posterior = DirectPosterior(estimator, prior, device=str(device))
+    adapted = from_sbi(posterior, leakage_samples=settings["leakage_samples"])
+    if "training_range" in groups:
+        adapted.training_range = TrainingRange(**groups["training_range"])
+    return adapted
+
+
+def _build(settings: dict[str, Any], state: dict[str, Any]) -> Any:
+    options = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in settings["options"].items()
+    }
+    shapes = settings["shape_theta"], settings["shape_x"]
+    try:
+        # Shapes are taken from a batch, and weights are drawn and then overwritten.
+        with seeded(0):
+            builder = posterior_nn(settings["network"], **options)
+            estimator = builder(*(torch.randn(10, *shape) for shape in shapes))
+        estimator.load_state_dict(state)
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        raise ValueError(_other_network(settings)) from error
+    return estimator.eval().requires_grad_(requires_grad=False)
+
+
+def _check_same(estimator: Any, rebuilt: Any, settings: dict[str, Any]) -> None:
+    """Check that two networks give the same densities."""
+    with seeded(0), torch.no_grad():
+        device = next(estimator.parameters()).device
+        theta = torch.randn(1, 5, *settings["shape_theta"], device=device)
+        x = torch.randn(5, *settings["shape_x"], device=device)
+        was_training = estimator.training
+        expected = estimator.eval().log_prob(theta, condition=x)
+        estimator.train(was_training)
+        found = rebuilt.to(device).log_prob(theta, condition=x)
+    if not torch.allclose(found, expected, rtol=1e-4, atol=1e-4):
+        raise ValueError(_other_network(settings))
+
+
+def _other_network(settings: dict[str, Any]) -> str:
+    words = [repr(settings["network"])]
+    words += [f"{name}={value!r}" for name, value in settings["options"].items()]
+    return (
+        f"posterior_nn({', '.join(words)}) does not build the network of this posterior: "
+        "pass the name and the options that it was trained with to save, such as "
+        "save(path, 'nsf', hidden_features=64). A network with an embedding net, or of "
+        "your own, is code and cannot be saved so"
+    )
