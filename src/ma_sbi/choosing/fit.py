@@ -183,6 +183,7 @@ def plan_corrector(
     problems = () if pairing is None else pairing.problems
     for problem in problems:
         warnings.warn(problem, NotPaired, stacklevel=3)
+    kept = np.setdiff1d(np.arange(len(data) + len(gross)), gross.cpu().numpy())
     reasons = [*problems, data.noise.sentence if data.paired else "there are no pairs"]
     if len(gross):
         first = int(gross[0])
@@ -197,7 +198,7 @@ def plan_corrector(
             f"two groups): {LEFT_ALONE}"
         )
         why = replace(NOTHING_LEARNED, num_rows=len(data), reasons=tuple(reasons))
-        return Plan(data, why, pairing=pairing, gross=gross)
+        return Plan(data, why, kept, pairing=pairing)
     if not data.paired:
         assert pool is not None  # noqa: S101 (there is one where there are no pairs)
         codes = torch.from_numpy(data.codes).to(data.x_obs.device)
@@ -290,13 +291,14 @@ def plan_corrector(
     return Plan(
         data,
         why,
+        kept,
         encoder,
         tried,
         Weighing(choice, held_out, weigh, targets, table, blurred),
         density,
         outliers,
         pairing,
-        gross,
+        None if pool is None else pool.x.to(data.x_obs),
         seed,
     )
 

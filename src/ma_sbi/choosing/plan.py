@@ -57,25 +57,27 @@ class Plan:
     Attributes:
         data: The rows that are not gross outliers.
         why: What was chosen, what was rejected, and why.
+        kept: Positions of ``data`` among the rows that were given.
         encoder: Context to vectors, not fitted.
         tried: Every proposal by name.
         weighing: How they are weighted; None if there are too few rows for any.
         log_density: Density of the simulations that weighs candidates; None without.
         outliers: What gross outliers may have been, if there were some.
         pairing: How rows of x_obs and x_sim belong together; None if that was not asked.
-        gross: Positions of the gross outliers among the rows that were given.
+        pool: Simulations from the prior, if some were given or took the place of pairs.
         seed: Of every fit.
     """
 
     data: Calibration
     why: Why
+    kept: np.ndarray
     encoder: Encoder | None = None
     tried: dict[str, BaseProposal] = field(default_factory=dict)
     weighing: Weighing | None = None
     log_density: Callable[[Tensor], Tensor] | None = None
     outliers: Outliers | None = None
     pairing: Pairing | None = None
-    gross: Tensor | None = None
+    pool: Tensor | None = None
     seed: int | None = None
 
     def fit(self) -> ChosenCorrector:
