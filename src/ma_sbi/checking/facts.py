@@ -187,7 +187,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
 
 
 def _swapped(subject: Subject) -> tuple[str, ...]:
-    """Say that x_sim depends on the context and x_obs does not, which should be reversed."""
+    """Say that the wrong side depends on the context: x_sim, and not x_obs."""
     exclusion, observations = subject.found("exclusion"), subject.found("observations")
     if exclusion is None or exclusion.x_sim is None or observations is None:
         return ()

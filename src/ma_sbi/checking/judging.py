@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ma_sbi.choosing import NotPaired
 from ma_sbi.choosing.fit import plan_corrector
+from ma_sbi.choosing.pairing import Pairing
 from ma_sbi.choosing.plan import Plan
 from ma_sbi.choosing.proposals import LearnedForwards
 from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
@@ -174,12 +175,14 @@ def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
     stage("Choosing one without the context")
     rows = subject.choose(MOST_COMMON, "the common part")
     few = subject.take(rows)
-    common = _plan(few, pd.Series([SAME] * len(few.x_obs)), None)
+    common = _plan(few, pd.Series([SAME] * len(few.x_obs)), None, plan.pairing)
     stage("Judging both on other rows")
     return _compare(subject, plan, common, rows)
 
 
-def _plan(subject: Subject, entries: Any, encoder: Any) -> Plan:
+def _plan(
+    subject: Subject, entries: Any, encoder: Any, pairing: Pairing | None = None
+) -> Plan:
     with warnings.catch_warnings():
         # Both are said by the verdict.
         warnings.simplefilter("ignore", NotPaired)
@@ -195,6 +198,7 @@ def _plan(subject: Subject, entries: Any, encoder: Any) -> Plan:
             groups=subject.groups,
             theta=subject.theta,
             seed=subject.seed,
+            pairing=pairing,
         )
 
 
