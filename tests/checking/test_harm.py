@@ -221,7 +221,7 @@ def as_table(values, names=("a", "b"), index=None):
 
 
 class TestTables:
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def rows(self):
         rows = Rows(60, seed=5)
         shifted(rows)
@@ -253,8 +253,9 @@ class TestTables:
     @pytest.mark.parametrize("how", ["check", "fit"])
     def test_other_labels_are_refused(self, rows, how, names, index, message):
         x_obs, x_sim = as_table(rows.x_obs), as_table(rows.x_sim, names, index)
+        call = {
+            "fit": lambda: fit_corrector(rows.context, x_obs, x_sim),
+            "check": lambda: ma_sbi.check(x_obs, rows.context, x_sim=x_sim),
+        }[how]
         with pytest.raises(ValueError, match=message):
-            if how == "fit":
-                fit_corrector(rows.context, x_obs, x_sim)
-            else:
-                ma_sbi.check(x_obs, rows.context, x_sim=x_sim)
+            call()
