@@ -46,6 +46,8 @@ DOUBTS = {
     "far outside": {"outside": 0.2},
     "not predicted": {"predicted": 1e-5},
     "means that move": {"means_share": 0.3},
+    "outliers": {"num_outliers": 3},
+    "contexts in one group": {"unseen": True},
     "a failure": {"failures": ("A diagnostic failed.",)},
 }
 

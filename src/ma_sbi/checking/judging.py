@@ -42,6 +42,9 @@ MOST_JUDGED_BY_POSTERIOR = 500
 MOST_TRAINED = 2_000
 # A departure that is common to all rows is known well from so many.
 MOST_COMMON = 2_000
+# Share of rows that no correction explains. Fewer than a choice allows for: what is done to
+# the worst rows is what a judge must see.
+UNEXPLAINED = 0.001
 SAME = "same"
 
 OptionName = Literal["by context", "common"]
@@ -230,7 +233,7 @@ def _compare(
         places = [*(plan.kept[test] for test in folds), *([gross] if len(gross) else [])]
         held[name] = CorrectedRows.joined(places, parts)
     judged = held["by context"].rows
-    candidates = {
+    candidates: dict[str, Corrections] = {
         "nothing": Corrections.certain(subject.x_obs[judged]),
         **{name: one.candidates for name, one in held.items()},
     }
@@ -280,7 +283,7 @@ def _target(subject: Subject, plan: Plan) -> Target:
     dense = has_density(posterior) and not subject.expensive_density
     paired = plan.data.paired
     if dense and (theta is not None or (paired and not (weighing and weighing.blurred))):
-        x_sim = _simulated(subject) if paired else plan.pool
+        x_sim = _simulated(subject) if plan.pool is None or paired else plan.pool
         seed = derive(subject.seed, "targets")
         return Parameters(posterior, x_sim, seed, None if theta is None else theta.float())
     if paired or weighing is None:
@@ -379,4 +382,4 @@ def _score(target: Target, rows: np.ndarray, candidates: Corrections) -> Tensor:
     each = target.score(where, candidates.x)
     each = each.masked_fill(each.isnan(), -torch.inf)
     together = (each + candidates.log_weight.double().cpu()).logsumexp(dim=1)
-    return robust(together, target.floor(where)).T
+    return robust(together, target.floor(where), UNEXPLAINED).T
