@@ -14,7 +14,7 @@ from ma_sbi.checking.facts import choose, gather
 from ma_sbi.checking.inputs import prepare
 from ma_sbi.checking.judging import Judgement, judge
 from ma_sbi.checking.result import Check
-from ma_sbi.checking.running import run_all
+from ma_sbi.checking.running import run_all, warnings_as_notes
 from ma_sbi.checking.verdict import decide
 from ma_sbi.context import distinct, is_missing
 from ma_sbi.diagnostics.diagnostic import CannotRun, Rows
@@ -135,7 +135,8 @@ def check(
 def _judge(subject: Subject, stage: Callable[[str], None]) -> tuple[Judgement | None, str]:
     """Judge the options; else say why that cannot be done."""
     try:
-        return judge(subject, stage), ""
+        with warnings_as_notes(subject):
+            return judge(subject, stage), ""
     except CannotRun as why:
         return None, str(why)
 

@@ -112,8 +112,9 @@ def _times(gain: float) -> str:
 
 
 def _gain(facts: Facts, gain: Score) -> str:
+    verb = "is" if facts.scored_by.startswith("x_") else "are"
     return (
-        f"Corrected, {facts.scored_by} are on average {_times(gain.mean)} "
+        f"Corrected, {facts.scored_by} {verb} on average {_times(gain.mean)} "
         f"({gain} nats per row, {facts.num_judged} rows that the fit had not seen)."
     )
 

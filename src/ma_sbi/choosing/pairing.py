@@ -228,7 +228,7 @@ def _are_swapped(
 
 
 def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
-    """Tell whether contexts differ clearly less in x_obs than in x_sim.
+    """Tell whether contexts differ clearly in x_sim, and by no more than chance in x_obs.
 
     In means and spreads, by the likelihood of Gaussians with and without contexts. Pairs
     share what varies besides, so that the difference is seen in few rows.
@@ -251,7 +251,9 @@ def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
 
     # By chance each is half of a chi-squared variable.
     freedom = 2 * x_obs.shape[1] * int(codes.max())
-    return evidence(x_sim) - evidence(x_obs) > 2 + 2 * freedom**0.5
+    observed, simulated = evidence(x_obs), evidence(x_sim)
+    chance = freedom / 2 + 2 * (freedom / 2) ** 0.5
+    return observed < chance and simulated - observed > 2 + 2 * freedom**0.5
 
 
 def _only_second(p_values: list[float]) -> bool | None:
