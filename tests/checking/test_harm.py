@@ -92,6 +92,11 @@ def at_other_parameters(rows):
     rows.x_sim = rows.normal(n) + NOISE * rows.normal(n)
 
 
+def at_another_population(rows):
+    at_other_parameters(rows)
+    rows.x_sim = rows.x_sim + 0.8
+
+
 def shuffled(rows):
     rows.x_sim = rows.x_sim[torch.randperm(len(rows.x_sim), generator=rows.rng)]
 
@@ -129,6 +134,7 @@ WORLDS = {
     "nothing departs": (nothing, None, NOT),
     "a shift": (shifted, None, BY_CONTEXT),
     "other parameters": (nothing, at_other_parameters, NOT),
+    "another population": (nothing, at_another_population, NOT),
     "shuffled": (nothing, shuffled, NOT),
     "shuffled, departing": (shifted, shuffled, (*NOT, "use with care")),
     "swapped": (shifted, swapped, NOT),

@@ -55,6 +55,8 @@ class Facts:
         leak_detail: The same in a sentence, with its numbers.
         cannot: Why no correction could be judged, in a sentence.
         chosen: The option that does best, None if no correction does.
+        is_population: Whether what is common to all rows may be another population.
+        contexts_p_value: Of x_obs depending on the context, if rows are no pairs.
         gain: What the best option gains, in nats per row, whether it is advised or not.
         adds: What the context adds to a correction of all rows alike.
         perfect: What the posterior at x_sim gains.
@@ -87,6 +89,8 @@ class Facts:
     leak_detail: str = ""
     cannot: str = ""
     chosen: Literal["by context", "common"] | None = None
+    is_population: bool = False
+    contexts_p_value: float | None = None
     gain: Score | None = None
     adds: Score | None = None
     perfect: Score | None = None
@@ -121,7 +125,11 @@ def choose(judgement: Judgement) -> Option | None:
 
     A correction is chosen if its gain is two standard errors above zero, or one if it is
     large; or if it makes hardly any row worse, such as one that only allows for outliers.
+    Where rows are no pairs, what is common to all may be another population, and is no
+    reason for a correction.
     """
+    if judgement.is_population:
+        return None
     best = judgement.by_context
     common, adds = judgement.common, judgement.adds
     if common is not None and adds is not None and adds.mean <= 0:
@@ -153,6 +161,8 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "problems": (() if pairing is None else pairing.mistakes) or _swapped(subject),
             "num_outliers": judgement.num_outliers,
             "pair_p_value": None if pairing is None else pairing.p_value,
+            "is_population": judgement.is_population,
+            "contexts_p_value": judgement.contexts_p_value,
             "chosen": None if chosen is None else chosen.name,
             "gain": best.gain,
             "adds": judgement.adds,

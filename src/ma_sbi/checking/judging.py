@@ -28,8 +28,10 @@ from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.matching import MatchingAssumption
 from ma_sbi.diagnostics.corrected_rows import CorrectedRows
+from ma_sbi.diagnostics.dependence import dependence_test
 from ma_sbi.diagnostics.diagnostic import CannotRun
 from ma_sbi.diagnostics.subject import Subject
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Corrections, has_density
 from ma_sbi.randomness import derive
 
@@ -146,6 +148,8 @@ class Judgement:
         perfect: What the posterior at x_sim gains, or x_sim itself; None without pairs.
         num_judged: Rows that were judged.
         num_outliers: Rows that are far from all others.
+        contexts_p_value: Where rows of x_sim were taken for a pool, of the test whether
+            x_obs depends on the context; else None.
     """
 
     plan: Plan
@@ -156,6 +160,18 @@ class Judgement:
     perfect: Score | None
     num_judged: int
     num_outliers: int = 0
+    contexts_p_value: float | None = None
+
+    @property
+    def is_population(self) -> bool:
+        """Whether what is common to all rows may be another population of theta.
+
+        Where rows of x_sim are no pairs, only differences between contexts are departures;
+        true parameters would tell.
+        """
+        if self.contexts_p_value is None:
+            return False
+        return self.common is None or self.contexts_p_value > THRESHOLDS.unusual
 
 
 def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
@@ -262,7 +278,20 @@ def _compare(
         Score.of(gains["perfect"], groups) if "perfect" in gains else None,
         len(judged),
         len(subject.x_obs) - len(plan.kept),
+        None if data.paired or subject.x_sim is None or by_posterior else _differ(subject),
     )
+
+
+def _differ(subject: Subject) -> float:
+    """Test whether observations depend on the context."""
+    rows = subject.take(subject.choose(MOST_JUDGED, "contexts"))
+    return dependence_test(
+        rows.x_obs,
+        rows.entries,
+        encoder=rows.encoder,
+        groups=rows.groups,
+        seed=derive(subject.seed, "contexts"),
+    ).p_value
 
 
 def _reads_context(plan: Plan) -> bool:

@@ -87,6 +87,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         ]
     if facts.gain is None:
         return "do not use", [facts.cannot]
+    if facts.is_population:
+        return "do not use", [_population(facts)]
     if facts.chosen is None:
         return "do not use", [_no_gain(facts), *_likeness(facts), *_unseen(facts)]
     worse = _worse(facts)
@@ -125,6 +127,16 @@ def _no_gain(facts: Facts) -> str:
     return (
         f"A correction {how}: on {facts.num_judged} rows that the fit had not seen it "
         f"changes the log score of {facts.scored_by} by {facts.gain} nats per row."
+    )
+
+
+def _population(facts: Facts) -> str:
+    return (
+        "Rows of x_obs and x_sim are not seen to be pairs (p = "
+        f"{facts.pair_p_value:.2g}), and x_obs is not seen to differ between contexts in a "
+        f"way that can be corrected (p = {facts.contexts_p_value:.2g}). What is common to "
+        "all rows may be a departure, or x_sim at other parameters. A row of x_sim must be "
+        "simulated at the inputs of the same row of x_obs."
     )
 
 
