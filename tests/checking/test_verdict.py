@@ -31,6 +31,13 @@ REFUSED = {
     "leak": {"leak": "found", "leak_detail": "It depends on theta."},
     "nothing to compare": {"gain": None, "chosen": None, "cannot": "There is nothing."},
     "no gain": {"chosen": None, "gain": Score(0.01, 0.02)},
+    "perhaps noise": {"chosen": None, "is_noise": True},
+    "perhaps a population": {
+        "chosen": None,
+        "is_population": True,
+        "pair_p_value": 0.3,
+        "contexts_p_value": 0.2,
+    },
     "harm": {"chosen": None, "gain": Score(-0.5, 0.02)},
     "less like simulations": {"mmd": Change(0.005, 0.517), "likeness": Change(0.3, 1e-9)},
     "covers less": {"coverage": Share(0.70, 0.30, 0.8, 0.02)},

@@ -56,6 +56,7 @@ class Facts:
         cannot: Why no correction could be judged, in a sentence.
         chosen: The option that does best, None if no correction does.
         is_population: Whether what is common to all rows may be another population.
+        is_noise: Whether x_obs - x_sim may be noise, and rows are judged by x_sim.
         contexts_p_value: Of x_obs depending on the context, if rows are no pairs.
         gain: What the best option gains, in nats per row, whether it is advised or not.
         adds: What the context adds to a correction of all rows alike.
@@ -90,6 +91,7 @@ class Facts:
     cannot: str = ""
     chosen: Literal["by context", "common"] | None = None
     is_population: bool = False
+    is_noise: bool = False
     contexts_p_value: float | None = None
     gain: Score | None = None
     adds: Score | None = None
@@ -125,8 +127,9 @@ def choose(judgement: Judgement) -> Option | None:
 
     A correction is chosen if its gain is two standard errors above zero, or one if it is
     large; or if it makes hardly any row worse, such as one that only allows for outliers.
-    Where rows are no pairs, what is common to all may be another population, and is no
-    reason for a correction.
+    Where rows are no pairs, what is common to all may be another population; where noise
+    of x_sim cannot be told from departure, a spread that is common to all may be noise.
+    Neither is a reason for a correction.
     """
     if judgement.is_population:
         return None
@@ -135,6 +138,8 @@ def choose(judgement: Judgement) -> Option | None:
     if common is not None and adds is not None and adds.mean <= 0:
         best = common
     gain = best.gain
+    if judgement.is_noise and (common is None or best is common or gain.low <= 0):
+        return None
     clear = gain.low > 0 or gain.mean > max(gain.error, LARGE_GAIN)
     harmless = best.lost < HARMLESS and (gain.mean > 0 or judgement.num_outliers > 0)
     return best if clear or harmless else None
@@ -162,6 +167,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "num_outliers": judgement.num_outliers,
             "pair_p_value": None if pairing is None else pairing.p_value,
             "is_population": judgement.is_population,
+            "is_noise": judgement.is_noise,
             "contexts_p_value": judgement.contexts_p_value,
             "chosen": None if chosen is None else chosen.name,
             "gain": best.gain,

@@ -47,6 +47,8 @@ MOST_COMMON = 2_000
 # Share of rows that no correction explains. Fewer than a choice allows for: what is done to
 # the worst rows is what a judge must see.
 UNEXPLAINED = 0.001
+# Mean departure, in standard deviations, that noise does not explain.
+CLEAR_MEAN = 0.7
 SAME = "same"
 
 OptionName = Literal["by context", "common"]
@@ -161,6 +163,19 @@ class Judgement:
     num_judged: int
     num_outliers: int = 0
     contexts_p_value: float | None = None
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether what x_sim is predicted by may be its noise, which is no departure.
+
+        Noise has no mean: a mean departure as large as its spread is one all the same.
+        """
+        data = self.plan.data
+        if data.noise.told or self.scored_by != SimulatedData.words:
+            return False
+        delta = data.x_obs - data.mean_x_sim
+        size = delta.mean(dim=0).abs() / delta.std(dim=0).clamp(min=1e-12)
+        return bool((size < CLEAR_MEAN).all())
 
     @property
     def is_population(self) -> bool:

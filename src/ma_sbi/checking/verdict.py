@@ -89,6 +89,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return "do not use", [facts.cannot]
     if facts.is_population:
         return "do not use", [_population(facts)]
+    if facts.chosen is None and facts.is_noise and facts.gain.low > 0:
+        return "do not use", [_may_be_noise(facts, facts.gain), *_unseen(facts)]
     if facts.chosen is None:
         return "do not use", [_no_gain(facts), *_likeness(facts), *_unseen(facts)]
     worse = _worse(facts)
@@ -127,6 +129,15 @@ def _no_gain(facts: Facts) -> str:
     return (
         f"A correction {how}: on {facts.num_judged} rows that the fit had not seen it "
         f"changes the log score of {facts.scored_by} by {facts.gain} nats per row."
+    )
+
+
+def _may_be_noise(facts: Facts, gain: Score) -> str:
+    return (
+        f"Drawing departures predicts x_sim better ({gain} nats per row), but not by the "
+        "context. Whether they are departures or noise that each simulation has of its own "
+        f"cannot be told from {facts.num_rows} rows without a posterior or several "
+        "simulations of each row."
     )
 
 

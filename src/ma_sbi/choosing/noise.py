@@ -120,7 +120,13 @@ def find_noise(
         if share.any() and _is_foreseen(x_obs, mean, codes, share * total / 2 * scale**2):
             share = torch.zeros_like(share)
         of_simulation = share * total / 2
-        told = bool(share.any()) or known is not None or _is_told(observed, simulated)
+        told = (
+            bool(share.any())
+            or known is not None
+            or _is_told(observed, simulated)
+            or _repeats(x_obs[:MOST_MAPPED] - mean[:MOST_MAPPED])
+            or _is_foreseen(x_obs, mean, codes, total / 2 * scale**2)
+        )
         sentence = (
             f"x_sim has noise of its own: {share.mean():.0%} of the variance of "
             "x_obs - x_sim is noise"
