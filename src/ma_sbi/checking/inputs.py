@@ -13,12 +13,13 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from torch import Tensor
 
+from ma_sbi.choosing.calibration import as_repeats
 from ma_sbi.context import as_entries, distinct, is_missing, match
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.encoders import SentenceEncoder
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.reading import ContextReading, read_context
-from ma_sbi.validation import as_matrix, as_pairs
+from ma_sbi.validation import as_matrix, as_pairs, same_labels
 
 __all__ = ["KnownTexts", "prepare"]
 
@@ -41,6 +42,8 @@ def prepare(
     corrector: Any = None,
     simulator: Callable[..., Any] | None = None,
     encoder: Encoder | None = None,
+    simulations: Any = None,
+    density: Callable[..., Any] | None = None,
     seed: int,
 ) -> Subject:
     """Check everything that can be checked before any work is done.
@@ -56,9 +59,13 @@ def prepare(
         raise ValueError(f"posterior must offer sample(num_samples, x), got {posterior!r}")
     if simulator is not None and not callable(simulator):
         raise ValueError(f"simulator must be a function of theta, got {simulator!r}")
+    x_sim = same_labels(x_obs, x_sim)
     observed = _double(x_obs, "x_obs")
-    simulated = None
-    if x_sim is not None:
+    simulated = repeats = None
+    if getattr(x_sim, "ndim", 0) == 3:
+        repeats = as_repeats(x_sim, observed)
+        simulated = repeats[:, 0]
+    elif x_sim is not None:
         observed, simulated = (side.cpu() for side in as_pairs(x_obs, x_sim))
     _check_precision(observed)
     n = len(observed)
@@ -75,6 +82,7 @@ def prepare(
         )
     reading = read_context(entries)
     _check_context(reading)
+    own_encoder = encoder
     if encoder is None:
         encoder = getattr(corrector, "encoder", None)
     subject = Subject(
@@ -88,6 +96,11 @@ def prepare(
         corrector,
         simulator,
         seed,
+        given=entries,
+        own_encoder=own_encoder,
+        repeats=repeats,
+        simulations=simulations,
+        density=density,
     )
     _check_width(subject)
     subject = _limit(subject, reading)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic, Skipped
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.diagnostics.subject import Subject
 
-__all__ = ["run_all"]
+__all__ = ["run_all", "warnings_as_notes"]
 
 
 def run_all(subject: Subject, stage: Callable[[str], None]) -> None:
@@ -26,18 +27,24 @@ def run_all(subject: Subject, stage: Callable[[str], None]) -> None:
 
 
 def _attempt(diagnostic: Diagnostic, subject: Subject) -> Any:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings_as_notes(subject):
         try:
-            result = diagnostic(subject)
+            return diagnostic(subject)
         except CannotRun as why:
-            result = Skipped(str(why))
+            return Skipped(str(why))
         except Exception as error:  # noqa: BLE001 (one failure must not lose the others)
             message = " ".join(str(error).split()) or type(error).__name__
-            result = Skipped(f"It failed: {message}", failed=True)
+            return Skipped(f"It failed: {message}", failed=True)
+
+
+@contextmanager
+def warnings_as_notes(subject: Subject) -> Iterator[None]:
+    """Keep what is warned of as notes, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             note = " ".join(str(warning.message).split())
             if note not in subject.notes:
                 subject.notes.append(note)
-    return result

@@ -21,8 +21,12 @@ NUM_PERMUTATIONS = 499
 PAIRED = 0.01
 # Sides are taken for swapped if one test is as clear as this and the other is not at all.
 CLEAR, UNCLEAR = 0.005, 0.05
+# Rows of a context that tell its spread.
+FEWEST_OF_CONTEXT = 5
 # Factor between the spreads of a column beyond which units differ, not reality.
 UNITS = 50.0
+# The same where x_obs and x_sim are otherwise copies, whose ranks agree so well.
+UNITS_OF_COPIES, COPIES = 5.0, 0.9
 # Columns are taken for reordered if so much of their correlation is found elsewhere.
 REORDERED = 0.5
 
@@ -44,6 +48,7 @@ class Pairing:
         order: For each column of x_obs the column of x_sim that it goes with, where that
             is clearly another one.
         units: Columns whose spreads differ by more than reality explains.
+        factor: By more than this factor.
     """
 
     p_value: float
@@ -51,11 +56,17 @@ class Pairing:
     swapped: bool | None = None
     order: tuple[int, ...] | None = None
     units: tuple[int, ...] = ()
+    factor: float = UNITS
 
     @property
     def are_pairs(self) -> bool:
         """Whether a row of x_obs may be compared with the same row of x_sim."""
         return self.p_value <= PAIRED or self.only_noise
+
+    @property
+    def mistakes(self) -> tuple[str, ...]:
+        """What is wrong with rows that no other use of them would mend."""
+        return self.problems if self.are_pairs else self.problems[1:]
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -80,7 +91,7 @@ class Pairing:
         if self.units:
             found.append(
                 "x_obs and x_sim seem to have different units: their spreads differ by "
-                f"more than a factor of {UNITS:g} in column"
+                f"more than a factor of {self.factor:g} in column"
                 f"{'s' if len(self.units) > 1 else ''} {', '.join(map(str, self.units))}."
             )
         return tuple(found)
@@ -107,10 +118,17 @@ def examine_pairs(
     """
     rng = generator(0 if seed is None else derive(seed, "pairs"))
     some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS].to(x_obs.device)
-    units = tuple(spreads_apart(x_obs, x_sim, UNITS))
+    units, factor = tuple(spreads_apart(x_obs, x_sim, UNITS)), UNITS
+    apart = spreads_apart(x_obs, x_sim, UNITS_OF_COPIES)
     x_obs, x_sim = (x[some].double().cpu() for x in (x_obs, x_sim))
     codes = codes[some].cpu().unique(return_inverse=True)[1]
     observed, simulated = (_centre(_ranks(x), codes) for x in (x_obs, x_sim))
+    if not units:
+        alike = (observed * simulated).mean(dim=0) / (
+            column_scale(observed) * column_scale(simulated)
+        )
+        units = tuple(column for column in apart if alike[column] > COPIES)
+        factor = UNITS_OF_COPIES
     shuffles = _within(codes, NUM_PERMUTATIONS, rng)
     return Pairing(
         _dependence_p_value(observed, simulated, codes, shuffles),
@@ -118,6 +136,7 @@ def examine_pairs(
         _are_swapped(x_obs, x_sim, codes, simulations, rng, seed),
         _other_order(observed, simulated),
         units,
+        factor,
     )
 
 
@@ -204,7 +223,37 @@ def _are_swapped(
         return _only_second([energy_p_value(x, pool, seed) for x in sides])
     if codes.max() == 0 or codes.max() + 1 > len(codes) / 2:
         return None
-    return _only_second([_context_p_value(_ranks(x), codes, rng) for x in sides])
+    swapped = _only_second([_context_p_value(_ranks(x), codes, rng) for x in sides])
+    return swapped or _is_more_even(x_obs, x_sim, codes) or swapped
+
+
+def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
+    """Tell whether contexts differ clearly in x_sim, and by no more than chance in x_obs.
+
+    In means and spreads, by the likelihood of Gaussians with and without contexts. Pairs
+    share what varies besides, so that the difference is seen in few rows.
+    """
+    kept = codes.bincount()[codes] >= FEWEST_OF_CONTEXT
+    codes = codes[kept].unique(return_inverse=True)[1]
+    if len(codes) == 0 or codes.max() == 0:
+        return False
+    count = codes.bincount().double()
+
+    def evidence(x: Tensor) -> float:
+        """Return what contexts add to the log likelihood."""
+        x = _ranks(x[kept])
+        member = torch.nn.functional.one_hot(codes).double()
+        mean = member.T @ x / count[:, None]
+        within = member.T @ (x - mean[codes]).square() / count[:, None]
+        whole = x.var(dim=0, correction=0)
+        ratio = whole.clamp(min=1e-12).log() - within.clamp(min=1e-12).log()
+        return (count[:, None] * ratio).sum().item() / 2
+
+    # By chance each is half of a chi-squared variable.
+    freedom = 2 * x_obs.shape[1] * int(codes.max())
+    observed, simulated = evidence(x_obs), evidence(x_sim)
+    chance = freedom / 2 + 2 * (freedom / 2) ** 0.5
+    return observed < chance and simulated - observed > 2 + 2 * freedom**0.5
 
 
 def _only_second(p_values: list[float]) -> bool | None:

@@ -22,16 +22,16 @@ class Thresholds:
             matter: the paper's threshold.
         leak_power: Probability of finding such a leak, below which finding none says
             little. The usual value.
+        swapped: Level at which x_sim depends on the context so that, if x_obs does not, the
+            two have changed places.
         dependence: Level of tests whose result alone forbids nothing.
         unusual: Level at which observations differ from simulations, or from what the
             posterior predicts. Stricter than usual, because all diagnostics use the same
             rows.
-        little_left: Share of the departure that may be left even if a test still sees it:
-            with many rows every test sees something.
+        mmd_worse: Squared distance from the simulations by which corrected observations
+            must exceed twice that of the uncorrected to count as less like them.
         outside_range: Share of corrected observations that may lie far outside the
             training range of the posterior.
-        mostly_within: Share of the departure's variance within contexts, above which one
-            shift per context leaves most of the departure.
         slopes: Share of the departure that slopes must add to a shift to be worth their
             coefficients.
         coverage_slack: How far regions may fall short of their level.
@@ -44,11 +44,11 @@ class Thresholds:
     leak_suspected: float = 0.01
     leak_that_matters: float = 0.10
     leak_power: float = 0.8
+    swapped: float = 0.005
     dependence: float = 0.05
     unusual: float = 0.01
-    little_left: float = 0.1
+    mmd_worse: float = 0.1
     outside_range: float = 0.01
-    mostly_within: float = 0.5
     slopes: float = 0.02
     coverage_slack: float = 0.05
     means_move: float = 0.01
