@@ -126,8 +126,9 @@ def test_a_gain_tells_which_side_is_which():
         )
         assert not right
         found.append(bool(wrong))
-    # A swap adds 0.3 nats for each of 200 rows, and 8 in all are asked for.
-    assert all(found)
+    # A swap adds 0.3 nats for each of 200 rows, and 8 in all are asked for; but one set in
+    # 20 is missed, because the other side must be even to two standard deviations.
+    assert sum(found) > 20 * 0.95 - 4 * (20 * 0.95 * 0.05) ** 0.5
 
 
 def test_noise_of_two_sides_does_not_make_them_swapped():
