@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ma_sbi.checking.facts import gather
+from ma_sbi.checking.facts import choose, gather
 from ma_sbi.checking.inputs import prepare
+from ma_sbi.checking.judging import Judgement, judge
 from ma_sbi.checking.result import Check
 from ma_sbi.checking.running import run_all
 from ma_sbi.checking.verdict import decide
 from ma_sbi.context import distinct, is_missing
-from ma_sbi.diagnostics.diagnostic import Rows
+from ma_sbi.diagnostics.diagnostic import CannotRun, Rows
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import Context, Encoder
@@ -35,28 +37,35 @@ def check(
     corrector: Any = None,
     simulator: Callable[..., Any] | None = None,
     encoder: Encoder | None = None,
+    simulations: Any = None,
+    density: Callable[..., Any] | None = None,
     seed: int | None = None,
     show_progress: bool = False,
 ) -> Check:
-    """Run every diagnostic that the data allow, and say what to do.
+    """Judge what :func:`~ma_sbi.fit_corrector` would do, and say what to do.
 
-    What :func:`~ma_sbi.fit_corrector` would do with these rows is the first of them.
-    Only ``x_sim`` and ``theta`` must not depend on the context; observations do, if they
-    depart. Every row is corrected by a fit to other rows, unless a fitted ``corrector`` is
-    passed. The global generators of torch and numpy are left as they were.
+    The options are no correction, the one that ``fit_corrector`` chooses, and the one that
+    it chooses without the context. Each is judged on rows that it was not fitted to, by
+    the log score of the parameters if there is a posterior, else of ``x_sim``. The one that
+    is advised is ``answer.corrector``, fitted. Only ``x_sim`` and ``theta`` must not depend
+    on the context; observations do, if they depart. The global generators of torch and
+    numpy are left as they were.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``.
         context: One entry per observation: texts, labels, numbers or a table.
-        x_sim: Simulations at the same inputs, row by row, shape ``(n, dim_x)``. Without
-            them neither the gain nor, unless ``theta`` is given, a leak can be tested.
+        x_sim: Simulations at the same inputs, row by row, shape ``(n, dim_x)``; or several
+            of each, ``(n, num_simulations, dim_x)``, which show the simulator's noise.
         theta: True parameters of the observations, shape ``(n, dim_theta)``.
         groups: One label per row where rows are not independent (participant, country).
         posterior: The trained posterior, or a ``CorrectedPosterior``.
-        corrector: A corrector to judge instead of a closed-form shift. A fitted one must
-            have been fitted to other rows.
+        corrector: A corrector to judge instead of what ``fit_corrector`` chooses. A fitted
+            one must have been fitted to other rows.
         simulator: theta ``(n, dim_theta)`` to x ``(n, dim_x)``.
         encoder: Context to vectors; one that suits the context if None.
+        simulations: Any number of simulations from the prior, or a pair ``(theta, x)``, as
+            :func:`~ma_sbi.fit_corrector` takes them.
+        density: Log density of the simulations, such as :func:`~ma_sbi.fit_density` gives.
         seed: Makes the result repeatable; drawn afresh, and kept in the result, if None.
         show_progress: Whether to show progress, on standard error.
 
@@ -72,7 +81,7 @@ def check(
         >>> check(x_obs, notes, x_sim=x_sim, seed=0).verdict
         'use'
     """
-    posterior, corrector, preparation = _unwrap(posterior, corrector)
+    posterior, corrector = _unwrap(posterior, corrector)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer, type(None))):
         raise ValueError(f"seed must be an integer or None, got {seed!r}")
     if seed is None:
@@ -95,15 +104,24 @@ def check(
             corrector=corrector,
             simulator=simulator,
             encoder=encoder,
+            simulations=simulations,
+            density=density,
             seed=seed,
         )
+        judgement, cannot = _judge(subject, stage)
+        option = None if judgement is None else choose(judgement)
+        if option is not None:
+            subject = replace(subject, correction=option.held_out)
         run_all(subject, stage)
-        decision = decide(gather(subject, preparation))
+        decision = decide(gather(subject, judgement, cannot))
         rows = _rows(subject)
+    advised = option if decision.verdict != "do not use" else None
     return Check(
         verdict=decision.verdict,
         reasons=decision.reasons,
         advice=decision.advice,
+        corrector=None if advised is None else advised.corrector,
+        judgement=judgement,
         results=subject.results,
         notes=tuple(subject.notes),
         num_rows=len(subject.x_obs),
@@ -114,19 +132,24 @@ def check(
     )
 
 
-def _unwrap(posterior: Any, corrector: Any) -> tuple[Any, Any, tuple[str, ...]]:
-    """Take what was given apart, and return the lines of code that do so."""
+def _judge(subject: Subject, stage: Callable[[str], None]) -> tuple[Judgement | None, str]:
+    """Judge the options; else say why that cannot be done."""
+    try:
+        return judge(subject, stage), ""
+    except CannotRun as why:
+        return None, str(why)
+
+
+def _unwrap(posterior: Any, corrector: Any) -> tuple[Any, Any]:
+    """Take what was given apart."""
     if isinstance(posterior, CorrectedPosterior):
-        lines = ["posterior = posterior.posterior"]
-        if corrector is None:
-            corrector = posterior.corrector
-            lines.insert(0, "corrector = posterior.corrector")
-        return posterior.posterior, corrector, tuple(lines)
+        own = posterior.corrector if corrector is None else corrector
+        return posterior.posterior, own
     if hasattr(posterior, "sample_batched"):
         from ma_sbi.posteriors import from_sbi
 
-        return from_sbi(posterior), corrector, ("posterior = from_sbi(posterior)",)
-    return posterior, corrector, ()
+        return from_sbi(posterior), corrector
+    return posterior, corrector
 
 
 def _rows(subject: Subject) -> Rows:
@@ -135,17 +158,14 @@ def _rows(subject: Subject) -> Rows:
     if isinstance(entries, pd.DataFrame):
         entries = entries.astype(object).apply(lambda row: ", ".join(map(str, row)), axis=1)
     entries = entries.astype(object).where(~is_missing(entries), "(missing)")
-    try:
-        corrected = None if subject.corrected is None else subject.corrected[1].numpy()
-    except Exception:  # noqa: BLE001 (a picture less; the results say why)
-        corrected = None
+    corrected = None if subject.corrected is None else subject.corrected.drawn
     return Rows(
         entries.to_numpy(dtype=object),
         subject.reading.kinds == ("numbers",),
         subject.x_obs.numpy(),
         None if subject.x_sim is None else subject.x_sim.numpy(),
-        corrected,
-        None if corrected is None else subject.corrected_rows,
+        None if corrected is None else corrected.numpy(),
+        None if subject.corrected is None else subject.corrected.positions,
     )
 
 

@@ -1,17 +1,16 @@
-"""What the diagnostics found, reduced to the facts on which the verdict depends."""
+"""What was found, reduced to the figures on which the verdict depends."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ma_sbi.diagnostics.chosen_corrector import weights_in_words
+from ma_sbi.checking.judging import Judgement, Option, Score
 from ma_sbi.diagnostics.diagnostic import Skipped
-from ma_sbi.diagnostics.held_out import Gain
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 
-__all__ = ["Facts", "Leak", "gather"]
+__all__ = ["Change", "Facts", "Leak", "Share", "choose", "gather"]
 
 Leak = Literal["found", "suspected", "none", "weak test", "untested"]
 """Whether the context depends on theta. ``"weak test"``: no dependence was found, but there
@@ -19,169 +18,179 @@ were too few rows to find a leak of the size that matters."""
 
 
 @dataclass(frozen=True)
+class Change:
+    """A p-value before and after the correction; None if it is not known."""
+
+    before: float | None = None
+    after: float | None = None
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often 80 % regions contain the truth, with the error of that share.
+
+    Attributes:
+        before: Observations as they are.
+        after: Corrected; None without a correction.
+        perfect: At x_sim; None without pairs.
+        error: Standard error of a share.
+    """
+
+    before: float
+    after: float | None
+    perfect: float | None
+    error: float
+
+
+@dataclass(frozen=True)
 class Facts:
     """What the verdict depends on; None is what is not known.
 
     Attributes:
+        num_rows: Rows that were checked.
+        problems: What is wrong with the rows as they were given, in sentences.
+        paired: Whether rows of x_obs and x_sim are pairs; None without x_sim.
+        pair_p_value: Of the test whether they depend on each other, if that was asked.
         leak: Whether the context depends on theta.
         leak_detail: The same in a sentence, with its numbers.
-        departure: Whether observations differ from simulations at all.
-        marginal: Held-out gain of the constant part, as a share of the departure.
-        conditional: What the context adds to it.
-        total: Gain of both.
-        why_no_gain: Why there are no gains, in a sentence.
-        affine: Whether the departure depends on x, so that a shift is the wrong family.
-        informative: Whether the information is above its null and the break-even.
-        num_triples: Paired rows.
-        num_needed: Triples for 90 % of what the context can give.
-        within: Share of the departure's variance that the context cannot explain.
-        usual_after: Whether corrected observations look like simulations.
-        covered: Whether the corrected posterior's regions cover nearly enough.
-        explained: Whether the corrected posterior predicts the observations.
-        inside_range: Whether corrected observations lie where the posterior was trained.
-        means_move: Whether means of the (corrected) posterior depend on the context.
-        observations_move: Whether the observations depend on the context.
-        unseen: Whether each context occurs in one group only, so that a group that is held
-            out has a context that no other group has.
+        cannot: Why no correction could be judged, in a sentence.
+        chosen: The option that does best, None if no correction does.
+        gain: What the best option gains, in nats per row, whether it is advised or not.
+        adds: What the context adds to a correction of all rows alike.
+        perfect: What the posterior at x_sim gains.
+        num_judged: Rows that were judged.
+        scored_by: What the log scores are of.
+        reads_context: Whether the correction of the first option reads the context.
+        noise: What is known of noise in x_sim, in a sentence.
+        noise_told: Whether noise of x_sim could be told from departure.
+        likeness: P-values of observations being simulations.
+        mmd: Distance between observations and simulations.
+        coverage: How often regions contain the truth.
+        predicted: P-value of the observations under the corrected posterior's predictions.
+        outside: Share of corrected observations outside the posterior's training range.
+        means_share: Share of the variance of posterior means that the context explains,
+            corrected if there is a correction, if that is significant; else None.
+        unseen: Whether each context occurs in one group only.
         theta_known: Whether true parameters of the observations were given.
-        own_corrector: The user's own corrector as Python prints it; None without one.
-        own_is_fitted: Whether that corrector is fitted already.
-        choice: The weights that ``fit_corrector`` gives, in words; empty if not known.
-        paired: Whether there is a simulation for each observation.
-        encoder: An expression that makes the encoder; empty if ``fit_corrector`` chooses
-            the same.
-        options: Other arguments of ``fit_corrector`` that were given, as code.
-        preparation: Lines that make a posterior, and a corrector, of what was given.
+        posterior: Whether there is a posterior.
+        own: The user's own corrector as Python prints it; None without one.
+        few_wordings: How many texts carry most rows, and which share, if few do.
         failures: What diagnostics that raised an error say of it.
     """
 
+    num_rows: int = 0
+    problems: tuple[str, ...] = ()
+    paired: bool | None = True
+    pair_p_value: float | None = None
     leak: Leak = "untested"
     leak_detail: str = ""
-    departure: bool | None = None
-    marginal: Gain | None = None
-    conditional: Gain | None = None
-    total: Gain | None = None
-    why_no_gain: str = ""
-    affine: bool | None = None
-    informative: bool | None = None
-    num_triples: int = 0
-    num_needed: int | None = None
-    within: float | None = None
-    usual_after: bool | None = None
-    covered: bool | None = None
-    explained: bool | None = None
-    inside_range: bool | None = None
-    means_move: bool | None = None
-    observations_move: bool | None = None
+    cannot: str = ""
+    chosen: Literal["by context", "common"] | None = None
+    gain: Score | None = None
+    adds: Score | None = None
+    perfect: Score | None = None
+    num_judged: int = 0
+    scored_by: str = ""
+    reads_context: bool = True
+    noise: str = ""
+    noise_told: bool = True
+    likeness: Change = Change()
+    mmd: Change = Change()
+    coverage: Share | None = None
+    predicted: float | None = None
+    outside: float | None = None
+    means_share: float | None = None
     unseen: bool = False
     theta_known: bool = False
-    own_corrector: str | None = None
-    own_is_fitted: bool = False
-    choice: str = ""
-    paired: bool = True
-    encoder: str = ""
-    options: tuple[str, ...] = ()
-    preparation: tuple[str, ...] = ()
+    posterior: bool = False
+    own: str | None = None
+    few_wordings: tuple[int, float] | None = None
     failures: tuple[str, ...] = ()
 
-    @property
-    def mean_helps(self) -> bool:
-        """Whether the constant part alone is shown to help."""
-        return self.marginal is not None and self.marginal.low > 0
 
-    @property
-    def lacks_triples(self) -> bool:
-        """Whether more triples would give more of what the context can."""
-        return self.num_needed is not None and self.num_triples < self.num_needed
-
-    @property
-    def mostly_within(self) -> bool:
-        """Whether a single shift per context leaves most of the departure."""
-        return self.within is not None and self.within > THRESHOLDS.mostly_within
+def choose(judgement: Judgement) -> Option | None:
+    """Choose the option that does best on rows it was not fitted to; None for none."""
+    best = judgement.by_context
+    common, adds = judgement.common, judgement.adds
+    if common is not None and adds is not None and adds.mean <= 0:
+        best = common
+    return best if best.gain.mean > best.gain.error else None
 
 
-def gather(subject: Subject, preparation: tuple[str, ...] = ()) -> Facts:
-    """Reduce the results of all diagnostics to facts.
+def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> Facts:
+    """Reduce what was found to facts.
 
     Args:
-        subject: What was checked.
-        preparation: Lines that make the subject's posterior of the user's.
+        subject: What was checked, with the results of all diagnostics.
+        judgement: What options gain; None if that could not be told.
+        cannot: Why not, in a sentence.
     """
-    found, limits = subject.found, THRESHOLDS
-    weak, affine = found("weak_context"), found("affine")
-    gains = weak if affine is None else affine
-    information, likeness = found("information"), found("out_of_distribution")
-    informative = departure = usual_after = None
-    if information is not None and weak is not None:
-        informative = bool(
-            information.p_value <= limits.dependence
-            and information.value > weak.min_information
-        )
-    if likeness is not None and gains is not None:
-        helps = any(one.low > 0 for one in (gains.total, gains.conditional, gains.marginal))
-        departure = bool(likeness.before.p_value < limits.unusual or helps)
-    if likeness is not None and likeness.after is not None:
-        little = gains is not None and gains.total.value >= 1 - limits.little_left
-        usual_after = bool(likeness.after.p_value >= limits.unusual or little)
-    coverage, predicted = found("coverage"), found("predictive_check")
-    outside, means = found("training_range"), found("means")
-    observations = found("observations")
-    # What an affine corrector needs and leaves is not what a shift does.
-    shift = weak if affine is None else None
-    choice = found("fit_corrector")
+    found = subject.found
     leak, detail = _leak(subject)
-    is_corrected = subject.is_fitted or subject.x_sim is not None
+    likeness, coverage = found("out_of_distribution"), found("coverage")
+    predicted, outside, means = map(found, ("predictive_check", "training_range", "means"))
+    known: dict[str, Any] = {}
+    if judgement is not None:
+        plan, pairing = judgement.plan, judgement.plan.pairing
+        chosen = choose(judgement)
+        best = judgement.by_context if chosen is None else chosen
+        known = {
+            "problems": () if pairing is None else pairing.mistakes,
+            "paired": None if subject.x_sim is None else plan.data.paired,
+            "pair_p_value": None if pairing is None else pairing.p_value,
+            "chosen": None if chosen is None else chosen.name,
+            "gain": best.gain,
+            "adds": judgement.adds,
+            "perfect": judgement.perfect,
+            "num_judged": judgement.num_judged,
+            "scored_by": judgement.scored_by,
+            "reads_context": judgement.common is not None,
+            "noise": plan.data.noise.sentence if plan.data.paired else "",
+            "noise_told": plan.data.noise.told,
+        }
     return Facts(
+        num_rows=len(subject.x_obs),
         leak=leak,
         leak_detail=detail,
-        departure=departure,
-        marginal=getattr(gains, "marginal", None),
-        conditional=getattr(gains, "conditional", None),
-        total=getattr(gains, "total", None),
-        why_no_gain=str(subject.results["weak_context"]) if gains is None else "",
-        affine=affine is not None,
-        informative=informative,
-        num_triples=len(subject.x_obs),
-        num_needed=getattr(shift, "num_needed", None),
-        within=getattr(shift, "within", None),
-        usual_after=usual_after,
-        covered=getattr(coverage, "is_enough", None) if is_corrected else None,
-        explained=_at_least(predicted, limits.unusual) if is_corrected else None,
-        inside_range=None
-        if outside is None or outside.after is None
-        else outside.after <= limits.outside_range,
-        means_move=getattr(means, "move", None),
-        observations_move=None
-        if observations is None
-        else observations.p_value <= limits.dependence,
+        cannot=cannot,
+        likeness=_change(likeness, "p_value"),
+        mmd=_change(likeness, "mmd"),
+        coverage=None if coverage is None else _share(coverage),
+        predicted=getattr(predicted, "p_value", None),
+        outside=getattr(outside, "after", None),
+        means_share=None if means is None or not means.move else means.share,
         unseen=subject.contexts_in_one_group,
         theta_known=subject.theta is not None,
-        own_corrector=None if subject.corrector is None else repr(subject.corrector),
-        own_is_fitted=subject.corrector is not None and subject.is_fitted,
-        choice="" if choice is None else weights_in_words(choice),
-        paired=subject.x_sim is not None,
-        encoder=subject.encoder_code,
-        options=_options(subject),
-        preparation=preparation,
+        posterior=subject.posterior is not None,
+        own=None if subject.corrector is None else type(subject.corrector).__name__,
+        few_wordings=subject.few_wordings,
         failures=tuple(
             f"A diagnostic failed, so its answer is not known ({name}): {one.reason}"
             for name, one in subject.results.items()
             if isinstance(one, Skipped) and one.failed
         ),
+        **known,
     )
 
 
-def _options(subject: Subject) -> tuple[str, ...]:
-    given = {
-        "posterior=posterior": subject.posterior is not None,
-        "groups=groups": subject.groups is not None,
-        f"seed={subject.seed}": subject.seed is not None,
-    }
-    return tuple(code for code, is_given in given.items() if is_given)
+def _change(result: Any, name: str) -> Change:
+    if result is None:
+        return Change()
+    after = None if result.after is None else getattr(result.after, name)
+    return Change(getattr(result.before, name), after)
 
 
-def _at_least(test: Any, level: float) -> bool | None:
-    return None if test is None else test.p_value >= level
+def _share(found: Any) -> Share:
+    def at(one: Any) -> float | None:
+        if one is None:
+            return None
+        share: float = next(each.share for each in one.expected if each.level == 0.8)
+        return share
+
+    num = len(found.before.sbc_ranks)
+    before = at(found.before)
+    assert before is not None  # noqa: S101
+    return Share(before, at(found.after), at(found.simulated), (0.8 * 0.2 / num) ** 0.5)
 
 
 def _leak(subject: Subject) -> tuple[Leak, str]:

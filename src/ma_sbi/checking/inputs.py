@@ -13,6 +13,7 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from torch import Tensor
 
+from ma_sbi.choosing.calibration import as_repeats
 from ma_sbi.context import as_entries, distinct, is_missing, match
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.encoders import SentenceEncoder
@@ -41,6 +42,8 @@ def prepare(
     corrector: Any = None,
     simulator: Callable[..., Any] | None = None,
     encoder: Encoder | None = None,
+    simulations: Any = None,
+    density: Callable[..., Any] | None = None,
     seed: int,
 ) -> Subject:
     """Check everything that can be checked before any work is done.
@@ -53,8 +56,11 @@ def prepare(
     if simulator is not None and not callable(simulator):
         raise ValueError(f"simulator must be a function of theta, got {simulator!r}")
     observed = _double(x_obs, "x_obs")
-    simulated = None
-    if x_sim is not None:
+    simulated = repeats = None
+    if getattr(x_sim, "ndim", 0) == 3:
+        repeats = as_repeats(x_sim, observed)
+        simulated = repeats[:, 0]
+    elif x_sim is not None:
         observed, simulated = (side.cpu() for side in as_pairs(x_obs, x_sim))
     _check_precision(observed)
     n = len(observed)
@@ -71,6 +77,7 @@ def prepare(
         )
     reading = read_context(entries)
     _check_context(reading)
+    own_encoder = encoder
     if encoder is None:
         encoder = getattr(corrector, "encoder", None)
     subject = Subject(
@@ -84,6 +91,11 @@ def prepare(
         corrector,
         simulator,
         seed,
+        given=entries,
+        own_encoder=own_encoder,
+        repeats=repeats,
+        simulations=simulations,
+        density=density,
     )
     _check_width(subject)
     subject = _limit(subject, reading)

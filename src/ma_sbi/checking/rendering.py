@@ -16,7 +16,7 @@ from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.display.html import document, text
 from ma_sbi.display.text import printable
 
-__all__ = ["pictures", "to_page", "to_terminal"]
+__all__ = ["details", "pictures", "to_page", "to_terminal"]
 
 # For the terminal and for the page.
 COLOURS = {
@@ -53,14 +53,20 @@ def to_terminal(check: Check) -> RenderableType:
         border_style=colour,
         title_align="left",
     )
-    parts: list[RenderableType] = [verdict, Text(_size(check)), _table(check.answers())]
+    parts: list[RenderableType] = [verdict, Text(_size(check)), Text("")]
+    parts.append(Text(printable(str(check.advice))))
+    parts += [Text(printable(f"note: {note}"), style="dim") for note in check.notes]
+    return Group(*parts)
+
+
+def details(check: Check) -> RenderableType:
+    """Lay every figure behind a verdict out, for the terminal."""
+    parts: list[RenderableType] = [_table(check.answers())]
     if check.skipped():
         parts.append(_table(check.skipped(), title="Not run"))
     if check.why is not None:
         parts.append(Text(WHAT_FIT_CORRECTOR_DOES, style="italic"))
         parts.append(Text(printable(f"{check.why}\n")))
-    parts.append(Text(printable(str(check.advice))))
-    parts += [Text(printable(f"note: {note}"), style="dim") for note in check.notes]
     return Group(*parts)
 
 
@@ -77,30 +83,33 @@ def _table(answers: Mapping[str, str], title: str | None = None) -> Table:
 def to_page(check: Check) -> str:
     """Make a page that needs no network, no script and no other file."""
     _, tone = COLOURS[check.verdict]
-    name = text(check.verdict[:1].upper() + check.verdict[1:])
+    name = text(_capital(check.verdict))
     parts = [
         "<h1>ma-sbi check</h1>",
         f"<div class='verdict' style='--tone: {tone}'><strong>{name}</strong>"
         f"{_list(check.reasons)}</div>",
         f"<p class='faint'>{_size(check)}</p>",
         "<h2>What to use</h2>",
-        f"<p>{text(check.advice.corrector or 'The posterior as it is')}</p>",
+        f"<p>{text(_capital(check.advice.use))}.</p>",
         f"<pre>{text(check.advice.code)}</pre>",
-        _list(check.advice.reasons),
     ]
-    if check.why is not None:
-        parts += [
-            f"<h2>{WHAT_FIT_CORRECTOR_DOES}</h2>",
-            f"<pre>{text(str(check.why))}</pre>",
-        ]
+    for title, sentences in check.advice.lists().items():
+        parts += [f"<h2>{title}</h2>", _list(sentences)]
+    if check.notes:
+        parts += ["<h2>Notes</h2>", _list(check.notes)]
+    parts.append("<details><summary>Every figure behind it</summary>")
     drawn = pictures(check)
     if drawn:
         parts += ["<h2>Pictures</h2>", "<div class='pictures'>", *drawn, "</div>"]
     parts += ["<h2>Questions and answers</h2>", _definitions(check.answers())]
     if check.skipped():
         parts += ["<h2>Not run</h2>", _definitions(check.skipped(), "skipped")]
-    if check.notes:
-        parts += ["<h2>Notes</h2>", _list(check.notes)]
+    if check.why is not None:
+        parts += [
+            f"<h2>{WHAT_FIT_CORRECTOR_DOES}</h2>",
+            f"<pre>{text(str(check.why))}</pre>",
+        ]
+    parts.append("</details>")
     parts.append(f"<p class='faint'>Written by ma-sbi {text(ma_sbi.__version__)}.</p>")
     return document(f"ma-sbi check: {check.verdict}", "\n".join(parts), style=STYLE)
 
@@ -120,6 +129,10 @@ def pictures(check: Check) -> list[str]:
                     f"<figcaption>{text(picture.caption)}</figcaption></figure>"
                 )
     return drawn
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _size(check: Check) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from ma_sbi.checking.judging import Judgement
 from ma_sbi.checking.verdict import Advice, Verdict
 from ma_sbi.choosing import Why
 from ma_sbi.diagnostics.diagnostic import Rows, Skipped
@@ -21,7 +22,7 @@ __all__ = ["WHAT_FIT_CORRECTOR_DOES", "Check"]
 
 # Fields with an entry per row, which are no summary.
 PER_ROW = {"sbc_ranks", "row_p_values"}
-WHAT_FIT_CORRECTOR_DOES = "What fit_corrector would do"
+WHAT_FIT_CORRECTOR_DOES = "What fit_corrector chose"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Check:
             ``"do not use"``.
         reasons: Why, in sentences, the decisive one first.
         advice: What to use, with code.
+        corrector: The corrector that is advised, fitted; None for no correction.
+        judgement: What each option gains; None if none could be judged.
         results: The result of each diagnostic by name, or
             :class:`~ma_sbi.diagnostics.Skipped` with the reason.
         notes: What was assumed or limited, in sentences.
@@ -46,6 +49,8 @@ class Check:
     verdict: Verdict
     reasons: tuple[str, ...]
     advice: Advice
+    corrector: Any
+    judgement: Judgement | None
     results: Mapping[str, Any]
     notes: tuple[str, ...]
     num_rows: int
@@ -61,9 +66,8 @@ class Check:
 
     @property
     def why(self) -> Why | None:
-        """What ``fit_corrector`` would do, and why; None if it was not run."""
-        why: Why | None = self.found("fit_corrector")
-        return why
+        """What ``fit_corrector`` chose, and why; None if it was not run."""
+        return None if self.judgement is None else self.judgement.plan.why
 
     def answers(self) -> dict[str, str]:
         """Return each question with its answer in words; without those skipped."""
@@ -84,12 +88,16 @@ class Check:
     def __str__(self) -> str:
         lines = [f"Verdict: {self.verdict}", *(f"- {reason}" for reason in self.reasons)]
         lines.append("")
-        lines += [f"{question} {words}" for question, words in self.answers().items()]
+        lines.append(str(self.advice))
+        lines += ["", *(f"note: {note}" for note in self.notes)]
+        return "\n".join(lines).rstrip()
+
+    def details(self) -> str:
+        """Return every figure behind the verdict, in words."""
+        lines = [f"{question} {words}" for question, words in self.answers().items()]
         lines += [f"{question} {why}" for question, why in self.skipped().items()]
         if self.why is not None:
             lines += ["", f"{WHAT_FIT_CORRECTOR_DOES}: {self.why}"]
-        lines += ["", str(self.advice)]
-        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
     def __rich__(self) -> Any:
@@ -107,6 +115,8 @@ class Check:
             "verdict": self.verdict,
             "reasons": list(self.reasons),
             "advice": _plain(self.advice),
+            "options": _options(self.judgement),
+            "fit_corrector": _plain(self.why),
             "num_rows": self.num_rows,
             "num_contexts": self.num_contexts,
             "dim_x": self.dim_x,
@@ -124,6 +134,21 @@ class Check:
         from ma_sbi.checking.rendering import to_page
 
         Path(path).write_text(to_page(self), encoding="utf-8")
+
+
+def _options(judgement: Judgement | None) -> Any:
+    """Write what each option gains over no correction."""
+    if judgement is None:
+        return None
+    options = [judgement.by_context, judgement.common]
+    gains = {one.name: _plain(one.gain) for one in options if one is not None}
+    return {
+        "scored_by": judgement.scored_by,
+        "num_judged": judgement.num_judged,
+        "gains": gains,
+        "the context adds": _plain(judgement.adds),
+        "posterior at x_sim": _plain(judgement.perfect),
+    }
 
 
 def _entry(name: str, result: Any) -> dict[str, Any]:

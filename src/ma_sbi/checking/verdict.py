@@ -1,61 +1,60 @@
 """The verdict: one small rule from the facts to what to do, with code that does it.
 
 The rule depends on :class:`~ma_sbi.checking.facts.Facts` alone. It is printed as a table in
-``docs/how_to/check.md``; the two must agree.
+``docs/how_to/check.md``; the two must agree. Every sentence is made of the figures that it
+states.
 """
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from ma_sbi.checking.facts import Facts
+from ma_sbi.checking.judging import Score
+from ma_sbi.diagnostics.thresholds import THRESHOLDS
 
 __all__ = ["VERDICTS", "Advice", "Decision", "Verdict", "decide"]
 
 Verdict = Literal["use", "use the marginal part only", "use with care", "do not use"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-# Where the names of the code come from.
-MODULES = {
-    "ma_sbi": {
-        "CorrectedPosterior",
-        "SentenceEncoder",
-        "fit_corrector",
-        "from_sbi",
-    },
-    "ma_sbi.diagnostics": {"read_context"},
-}
-# Columns that every terminal has: a line that is broken cannot be copied.
-TERMINAL = 79
-RESULTS = 'The page "Results" of the documentation compares them.'
+# Gains beyond this factor are not worth spelling out.
+MANY_TIMES = 1000
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to use, and how.
+    """What to do next.
 
     Attributes:
-        corrector: ``"fit_corrector"``, or a class of correctors; None for no correction.
-        code: Lines of Python that do it, given ``posterior``, ``context``, ``x_obs``,
-            ``x_sim`` (or ``x_pool``), and ``encoder``, ``groups`` or ``corrector`` if they
-            are yours.
-        reasons: Why, in sentences.
+        use: What to use, in words.
+        code: Lines of Python that do it, given ``answer``, what ``check`` returned, and
+            ``posterior``, ``context`` and ``x_obs``.
+        not_checked: What was not checked, in sentences.
+        collect: What to collect next, in sentences.
     """
 
-    corrector: str | None
+    use: str
     code: str
-    reasons: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()
+    collect: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"What to use: {self.corrector or 'the posterior as it is'}"]
-        lines += [f"- {reason}" for reason in self.reasons]
-        return "\n".join([*lines, "", self.code])
+        lines = [f"What to use: {self.use}", "", self.code]
+        for title, sentences in self.lists().items():
+            lines += ["", f"{title}:", *(f"- {one}" for one in sentences)]
+        return "\n".join(lines)
+
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """Return what was not checked, and what to collect, if there is something."""
+        both = {"Not checked": self.not_checked, "To collect next": self.collect}
+        return {title: sentences for title, sentences in both.items() if sentences}
 
 
 class Decision(NamedTuple):
-    """A verdict with its reasons, the decisive one first, and what to use."""
+    """A verdict with its reasons, the decisive one first, and what to do."""
 
     verdict: Verdict
     reasons: tuple[str, ...]
@@ -67,226 +66,241 @@ def decide(facts: Facts) -> Decision:
 
     Example:
         >>> decision = decide(Facts(leak="found", leak_detail="It depends on theta."))
-        >>> decision.verdict, decision.advice.corrector
-        ('do not use', None)
+        >>> decision.verdict, decision.reasons[0]
+        ('do not use', 'It depends on theta.')
     """
     verdict, reasons = _verdict(facts)
     return Decision(verdict, tuple(reasons), _advice(facts, verdict))
 
 
 def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
+    if facts.problems:
+        return "do not use", [
+            *facts.problems,
+            "Nothing that is learned from such rows can be trusted: mend them, and check "
+            "again.",
+        ]
     if facts.leak == "found":
-        reasons = [
+        return "do not use", [
             facts.leak_detail,
             "Correcting by a context that depends on theta removes a true effect.",
         ]
-        if facts.mean_helps:
-            reasons.append(
-                "The mean departure, which does not use the context, removes "
-                f"{facts.marginal}: that part may be used."
-            )
-        return "do not use", reasons
-    if facts.total is None or facts.conditional is None:
-        return _without_gain(facts)
-    if facts.departure is False:
-        return "do not use", [
-            f"No departure was found in {facts.num_triples} rows, and no correction is "
-            "shown to help. If that is enough rows to see one that matters, it is good "
-            "news: use the posterior as it is."
-        ]
-    if facts.mean_helps and not facts.conditional.low > 0:
-        reasons = [
-            f"The mean departure removes {facts.marginal} of the departure on rows held "
-            f"out; the context adds {facts.conditional}, which is not above zero."
-        ]
-        if facts.leak == "suspected":
-            reasons.append(facts.leak_detail)
-        if facts.lacks_triples and facts.conditional.value > 0:
-            reasons.append(_too_few(facts))
-        return "use the marginal part only", reasons + _doubts_after(facts)
-    if not facts.total.low > 0:
-        harm = facts.total.high < 0
-        how = "The correction does harm" if harm else "No correction is shown to help"
-        reasons = [f"{how}: on rows held out it removes {facts.total} of the departure."]
-        if facts.lacks_triples and not harm:
-            reasons.append(_too_few(facts))
-        if facts.unseen:
-            reasons.append(
-                "Each context occurs in one group only. Whole groups are held out, so the "
-                "other groups have never had the context of the one held out. Leave the "
-                "groups out, or observe contexts in several groups."
-            )
-        return "do not use", reasons
-    kind = "an affine correction" if facts.affine else "the correction"
-    gain = (
-        f"On rows held out {kind} removes {facts.total} of the departure, of which the "
-        f"context adds {facts.conditional}."
-    )
+    if facts.gain is None:
+        return "do not use", [facts.cannot]
+    if facts.chosen is None:
+        return "do not use", [_no_gain(facts), *_likeness(facts), *_why_none(facts)]
+    worse = _worse(facts)
+    if worse:
+        return "do not use", [_gain(facts, facts.gain), *worse]
+    reasons = [_gain(facts, facts.gain), *_of_perfect(facts), *_context(facts)]
     doubts = _doubts(facts)
+    if facts.chosen == "common" or not (facts.reads_context or facts.own):
+        return "use the marginal part only", reasons + doubts
     if doubts:
-        return "use with care", [gain, *doubts]
-    merits = {
-        facts.leak_detail: True,
-        "After the correction little or nothing of the departure is left.": (
-            facts.usual_after
-        ),
-        "Regions of the corrected posterior contain the truth as often as they should.": (
-            facts.covered
-        ),
-    }
-    return "use", [gain, *_true(merits)]
+        return "use with care", reasons + doubts
+    return "use", [*reasons, facts.leak_detail]
 
 
-def _without_gain(facts: Facts) -> tuple[Verdict, list[str]]:
-    """Decide where there are no pairs to measure the gain of a correction."""
-    if facts.observations_move is False:
-        return "do not use", [
-            "The observations were not found to vary with the context in "
-            f"{facts.num_triples} rows, so nothing is known that it could correct. Whether "
-            "they all depart by the same amount cannot be known without paired simulations "
-            "(x_sim)."
+# Sentences, each made of the figures that it states.
+
+
+def _times(gain: float) -> str:
+    """Say how many times as probable a gain of the log score makes something."""
+    factor = math.exp(min(abs(gain), 50))
+    how = f"{factor:.3g}" if factor < MANY_TIMES else f"more than {MANY_TIMES}"
+    return f"{how} times {'as' if gain >= 0 else 'less'} probable"
+
+
+def _gain(facts: Facts, gain: Score) -> str:
+    return (
+        f"Corrected, {facts.scored_by} are on average {_times(gain.mean)} "
+        f"({gain} nats per row, {facts.num_judged} rows that the fit had not seen)."
+    )
+
+
+def _no_gain(facts: Facts) -> str:
+    assert facts.gain is not None  # noqa: S101
+    how = "does harm" if facts.gain.high < 0 else "is not shown to help"
+    return (
+        f"A correction {how}: on {facts.num_judged} rows that the fit had not seen it "
+        f"changes the log score of {facts.scored_by} by {facts.gain} nats per row."
+    )
+
+
+def _likeness(facts: Facts) -> list[str]:
+    p_value = facts.likeness.before
+    if p_value is None:
+        return []
+    if p_value >= THRESHOLDS.unusual:
+        return [
+            f"Observations are not seen to differ from simulations (p = {p_value:.2g}, "
+            f"{facts.num_rows} rows)."
         ]
-    reasons = [f"What a correction gains could not be tested. {facts.why_no_gain}".strip()]
-    if facts.means_move:
-        reasons.append(
-            "The posterior's means move with the context. That may be a departure, or "
-            "theta itself may change with the context, as when instructions move a "
-            "decision boundary; matching distributions across contexts would then remove "
-            "a true effect. The data cannot distinguish the two; you must know."
-        )
-    return "use with care", reasons + _leak_doubt(facts) + _doubts_after(facts)
+    return [
+        f"Observations do differ from simulations (p = {p_value:.2g}), in a way that "
+        "nothing tried here corrects."
+    ]
+
+
+def _why_none(facts: Facts) -> list[str]:
+    if not facts.unseen:
+        return []
+    return [
+        "Each context occurs in one group only. Whole groups are held out, so the other "
+        "groups have never had the context of the one held out. Leave the groups out, or "
+        "observe contexts in several groups."
+    ]
+
+
+def _of_perfect(facts: Facts) -> list[str]:
+    if facts.perfect is None or facts.gain is None or facts.perfect.low <= 0:
+        return []
+    share = facts.gain.mean / facts.perfect.mean
+    return [
+        f"That is {share:.0%} of what the posterior at x_sim itself would give "
+        f"({facts.perfect})."
+    ]
+
+
+def _context(facts: Facts) -> list[str]:
+    if facts.own is not None and facts.adds is None:
+        return []
+    if facts.adds is None:
+        return ["The correction is the same under every context: none adds anything."]
+    if facts.chosen == "common":
+        return [f"The context adds nothing to it ({facts.adds} nats per row)."]
+    return [f"Of this the context adds {facts.adds}."]
+
+
+def _worse(facts: Facts) -> list[str]:
+    """List figures after which the correction must not be advised."""
+    found = []
+    covered = facts.coverage
+    if covered is not None and covered.after is not None:
+        others = [covered.before]
+        others += [] if covered.perfect is None else [covered.perfect]
+        off = [abs(one - 0.8) for one in others]
+        if abs(covered.after - 0.8) > max(off) + 3 * covered.error:
+            found.append(
+                f"But 80 % regions contain the truth in {covered.after:.0%} of rows after "
+                f"it, and in {covered.before:.0%} before: it is not advised."
+            )
+    before, after = facts.mmd.before, facts.mmd.after
+    p_value = facts.likeness.after
+    if None not in (before, after, p_value) and p_value < THRESHOLDS.unusual:
+        assert before is not None  # noqa: S101
+        assert after is not None  # noqa: S101
+        if after > 2 * max(before, 0.0) + THRESHOLDS.mmd_worse:
+            found.append(
+                f"But corrected observations are less like simulations than before "
+                f"(squared distance {before:.2g} before, {after:.2g} after, "
+                f"p = {p_value:.2g}): it is not advised."
+            )
+    return found
 
 
 def _doubts(facts: Facts) -> list[str]:
     """List what keeps a correction that helps from a plain yes."""
-    assert facts.conditional is not None
-    doubts = {
-        "Neither the mean departure nor the context alone is shown to help, only both "
-        "together.": not facts.conditional.low > 0,
-        "The departure depends on x: a shift is the wrong family.": facts.affine,
-        "The context's information on the departure is not above its null, or not above "
-        "what estimating the shifts costs.": facts.informative is False,
-        _too_few(facts): facts.lacks_triples,
-        f"{facts.within or 0:.0%} of the departure's variance lies within contexts, where "
-        "a single shift per context makes the posterior too sure.": facts.mostly_within,
-    }
-    return _leak_doubt(facts) + _true(doubts) + _doubts_after(facts)
+    doubts = [] if facts.leak == "none" else [facts.leak_detail]
+    doubts += facts.failures
+    if facts.paired is False:
+        doubts.append(
+            "Rows of x_obs and x_sim are not seen to be pairs (p = "
+            f"{facts.pair_p_value:.2g}), so x_sim was taken for a pool: that assumes that "
+            "theta has the same distribution under every context, and in x_sim."
+        )
+    if facts.paired is None:
+        doubts.append(
+            "Without x_sim, simulations at the inputs of each observation, it is assumed "
+            "that theta has the same distribution under every context, and in the "
+            "simulations: where that is wrong, a true effect is removed."
+        )
+    if not facts.noise_told:
+        doubts.append(
+            "Whether x_sim has noise of its own, which is no departure, cannot be told "
+            "from these rows."
+        )
+    if facts.gain is not None and facts.gain.low <= 0:
+        doubts.append(
+            f"The gain is less than two standard errors above zero: {facts.gain}."
+        )
+    covered = facts.coverage
+    if covered is not None and covered.after is not None:
+        short = 0.8 - covered.after
+        own = 0.0 if covered.perfect is None else max(0.0, 0.8 - covered.perfect)
+        if short > max(own, THRESHOLDS.coverage_slack) + 2 * covered.error:
+            doubts.append(
+                f"80 % regions of the corrected posterior contain the truth in "
+                f"{covered.after:.0%} of rows."
+            )
+    if facts.outside is not None and facts.outside > THRESHOLDS.outside_range:
+        doubts.append(
+            f"{facts.outside:.1%} of corrected observations lie far outside the "
+            "simulations that the posterior was trained on."
+        )
+    if facts.predicted is not None and facts.predicted < THRESHOLDS.unusual:
+        doubts.append(
+            "The corrected posterior does not predict the observations "
+            f"(p = {facts.predicted:.2g})."
+        )
+    if facts.means_share is not None:
+        doubts.append(
+            f"After the correction the context still explains {facts.means_share:.0%} of "
+            "the variance of posterior means: the correction is not complete, or theta "
+            "changes with the context."
+        )
+    return doubts
 
 
-def _doubts_after(facts: Facts) -> list[str]:
-    """List what is wrong after the correction, or could not be seen."""
-    still_move = facts.means_move and facts.total is not None
-    return [*facts.failures] + _true(
-        {
-            "After the correction the observations still do not look like simulations, "
-            "and more than a tenth of the departure is left.": facts.usual_after is False,
-            "After the correction some observations lie far outside the simulations that "
-            "the posterior was trained on.": facts.inside_range is False,
-            "The corrected posterior is too sure: its regions contain the true theta less "
-            "often than they should.": facts.covered is False,
-            "The corrected posterior does not predict the observations.": (
-                facts.explained is False
-            ),
-            "After the correction the posterior's means still move with the context: the "
-            "correction is not complete, or theta changes with the context.": still_move,
-        }
-    )
-
-
-def _leak_doubt(facts: Facts) -> list[str]:
-    return [] if facts.leak == "none" else [facts.leak_detail]
-
-
-def _too_few(facts: Facts) -> str:
-    return (
-        f"There are {facts.num_triples} triples; about {facts.num_needed} would give 90 % "
-        "of what the context can."
-    )
-
-
-def _true(sentences: dict[str, bool | None]) -> list[str]:
-    """Keep the sentences that hold."""
-    return [words for words, holds in sentences.items() if holds]
-
-
-# What to use: from the same facts, once the verdict is known.
+# What to do: from the same facts, once the verdict is known.
 
 
 def _advice(facts: Facts, verdict: Verdict) -> Advice:
-    if verdict == "do not use":
-        reasons = []
-        if facts.departure is not False:
-            reasons.append(
-                "Methods that allow for a wrong simulator without a context, such as NNPE "
-                f"and RNPE, are in the package ma-sbi-bench. {RESULTS}"
-            )
-        code = _code(facts, ["draws = posterior.sample(1000, x_obs)"])
-        return Advice(None, code, tuple(reasons))
-    if verdict == "use the marginal part only":
-        return _common_part(facts)
-    if facts.own_corrector is not None:
-        name = facts.own_corrector.partition("(")[0]
-        reason = "The results are those of the corrector that was given."
-        fit = [] if facts.own_is_fitted else [f"corrector.fit({_rows(facts)})"]
-        return Advice(name, _code(facts, [*fit, *_sample("context")]), (reason,))
-    reasons = [f"Its weights, by rows held out: {facts.choice}."] if facts.choice else []
-    if not facts.paired:
-        reasons.append(
-            "Without simulations at the inputs of each observation, distributions can be "
-            "matched. That assumes that theta has the same distribution in every context, "
-            "which the data cannot show: where it is wrong, a true effect is removed."
+    sample = ["draws = posterior.sample(1000, x_obs)"]
+    use = "the posterior as it is"
+    if verdict != "do not use":
+        sample = [
+            "from ma_sbi import CorrectedPosterior",
+            "",
+            "corrected = CorrectedPosterior(posterior, answer.corrector)",
+            "draws = corrected.sample(1000, x_obs, context)",
+        ]
+        use = "the corrector of this answer, which is fitted"
+        if verdict == "use the marginal part only":
+            use += ", the same for every context"
+        if facts.own is not None and facts.chosen == "by context":
+            use = "your own corrector"
+            sample = [line.replace("answer.corrector", "corrector") for line in sample]
+    elif facts.problems:
+        use = "nothing yet"
+    return Advice(use, "\n".join(sample), _not_checked(facts), _collect(facts, verdict))
+
+
+def _not_checked(facts: Facts) -> tuple[str, ...]:
+    found = []
+    if facts.leak == "untested" and not facts.problems:
+        found.append(facts.leak_detail)
+    if not facts.posterior:
+        found.append("What becomes of the parameters: there is no posterior.")
+    elif not facts.theta_known:
+        found.append("Whether the posterior covers the truth: there is no theta.")
+    return tuple(found)
+
+
+def _collect(facts: Facts, verdict: Verdict) -> tuple[str, ...]:
+    found = []
+    if facts.paired is not True:
+        found.append("x_sim: simulations at the known inputs of each observation.")
+    elif not facts.noise_told:
+        found.append("Several simulations of each row, x_sim of shape (n, m, dim_x).")
+    if facts.gain is not None and facts.gain.low <= 0 <= facts.gain.high:
+        found.append(f"More rows than {facts.num_rows}.")
+    elif facts.leak == "weak test" and verdict != "do not use":
+        found.append(f"More rows than {facts.num_rows}, to test for a leak of theta.")
+    if facts.few_wordings is not None:
+        num, share = facts.few_wordings
+        found.append(
+            f"Labels: {num} wordings carry {share:.0%} of the rows. Naming the regime of "
+            "each is worth more than any reading of the texts."
         )
-    elif facts.theta_known:
-        reasons.append(
-            "True parameters are known for these rows. Methods that learn from them, such "
-            f"as RoPE, are in the package ma-sbi-bench. {RESULTS}"
-        )
-    fit = _fit_corrector(facts, _rows(facts), encoder=facts.encoder)
-    code = _code(facts, [*fit, *_sample("context")])
-    return Advice("fit_corrector", code, tuple(reasons))
-
-
-def _common_part(facts: Facts) -> Advice:
-    """Correct all rows alike, by giving them the same context."""
-    reasons = (
-        "Every row is given the same context: only the common part is shown to help.",
-        "Departures that differ by more than x varies show in x itself: "
-        "density=fit_density(x), with x many simulations from the prior, lets "
-        "fit_corrector weigh them by it, without a context.",
-    )
-    rows = '["same"] * len(x_obs), x_obs, x_sim'
-    fit = _fit_corrector(facts, rows)
-    return Advice("fit_corrector", _code(facts, [*fit, *_sample('"same"')]), reasons)
-
-
-def _rows(facts: Facts) -> str:
-    return f"context, x_obs, {'x_sim' if facts.paired else 'simulations=x_pool'}"
-
-
-def _fit_corrector(facts: Facts, rows: str, encoder: str = "") -> list[str]:
-    """Write the call, with what was given, in lines that fit a terminal."""
-    lines = [] if encoder in ("", "encoder") else [f"encoder = {encoder}"]
-    options = ", ".join([*(["encoder=encoder"] if encoder else []), *facts.options])
-    call = f"corrector = fit_corrector({rows}{', ' if options else ''}{options})"
-    if len(call) <= TERMINAL:
-        return [*lines, call]
-    return [*lines, "corrector = fit_corrector(", f"    {rows},", f"    {options},", ")"]
-
-
-def _sample(context: str) -> list[str]:
-    return [
-        "corrected = CorrectedPosterior(posterior, corrector)",
-        f"draws = corrected.sample(1000, x_obs, {context})",
-    ]
-
-
-def _code(facts: Facts, lines: list[str]) -> str:
-    """Put imports, and what was given taken apart, before lines of code."""
-    lines = [*facts.preparation, *lines]
-    called = set(re.findall(r"\w+(?=\()", "\n".join(lines)))
-    imports = [
-        f"from {module} import {', '.join(sorted(called & names))}"
-        for module, names in MODULES.items()
-        if called & names
-    ]
-    return "\n".join([*imports, "", *lines] if imports else lines)
+    return tuple(found)

@@ -20,7 +20,13 @@ from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_matrix, as_pools, double_device
 
-__all__ = ["FEWEST_ROWS", "Calibration", "Simulations", "read_calibration"]
+__all__ = [
+    "FEWEST_ROWS",
+    "Calibration",
+    "Simulations",
+    "as_repeats",
+    "read_calibration",
+]
 
 FEWEST_ROWS = 16
 """Fewer rows cannot tell a departure from chance."""
@@ -166,7 +172,7 @@ def read_calibration(
         assert pool is not None  # noqa: S101 (checked above)
         repeats = pool.x.to(observed).mean(dim=0).expand(len(observed), 1, -1)
     else:
-        repeats = _as_repeats(x_sim, observed)
+        repeats = as_repeats(x_sim, observed)
     num_rows = len(observed)
     entries = as_entries(context, num_rows=num_rows)
     codes = np.arange(num_rows) if groups is None else as_codes(groups, "groups", num_rows)
@@ -205,7 +211,7 @@ def read_calibration(
     return everything.take(kept), gross.nonzero().flatten()
 
 
-def _as_repeats(x_sim: Any, observed: Tensor) -> Tensor:
+def as_repeats(x_sim: Any, observed: Tensor) -> Tensor:
     """Convert simulations to ``(n, num_repeats, dim_x)``."""
     as_doubles = partial(as_matrix, dtype=torch.float64, device=observed.device)
     if getattr(x_sim, "ndim", 0) == 3:

@@ -19,18 +19,18 @@ from ma_sbi.choosing.calibration import (
     read_calibration,
 )
 from ma_sbi.choosing.choice import Choice, choose
-from ma_sbi.choosing.chosen import ChosenCorrector, Part
+from ma_sbi.choosing.chosen import ChosenCorrector
 from ma_sbi.choosing.encodings import choose_encoder, tabulate
 from ma_sbi.choosing.held_out import HeldOut, hold_out
 from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.pairing import NotPaired, examine_pairs
+from ma_sbi.choosing.plan import Plan, Weighing
 from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
     NOTHING,
     PROPOSALS,
     BaseProposal,
     Nothing,
-    NothingDeparts,
 )
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
 from ma_sbi.choosing.why import NOT_READ, Read, Tried, Why
@@ -41,11 +41,17 @@ from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_un
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
 
-__all__ = ["fit_corrector"]
+__all__ = ["fit_corrector", "plan_corrector"]
 
 LEFT_ALONE = "observations are left as they are"
-# Rows whose candidates are counted, to tell a point.
-MOST_SHOWN = 100
+NOTHING_LEARNED = Why(
+    (Tried(NOTHING, LEFT_ALONE, None, None, 1.0, 1.0),),
+    "no correction",
+    "nothing",
+    0,
+    NOT_READ,
+    (),
+)
 SAME_THETA = (
     "without pairs it is assumed that theta has the same distribution under every context; "
     "if it differs, a true effect is removed"
@@ -113,6 +119,34 @@ def fit_corrector(
         >>> corrector.correct([[1.0, 0.0]], "The sensor reads high.").round(decimals=3)
         tensor([[0., 0.]])
     """
+    return plan_corrector(
+        context,
+        x_obs,
+        x_sim,
+        simulations=simulations,
+        density=density,
+        posterior=posterior,
+        encoder=encoder,
+        groups=groups,
+        theta=theta,
+        seed=seed,
+    ).fit()
+
+
+def plan_corrector(
+    context: Context,
+    x_obs: Any,
+    x_sim: Any = None,
+    *,
+    simulations: Any = None,
+    density: Callable[[Tensor], Tensor] | None = None,
+    posterior: Any = None,
+    encoder: Encoder | None = None,
+    groups: Any = None,
+    theta: Any = None,
+    seed: int | None = None,
+) -> Plan:
+    """Choose as :func:`fit_corrector` does, which fits the choice to all rows."""
     if hasattr(posterior, "sample_batched"):
         from ma_sbi.posteriors import from_sbi
 
@@ -133,7 +167,7 @@ def fit_corrector(
         seed=derive(seed, "calibration"),
     )
     data, gross = read_with(x_sim, pool)
-    problems: tuple[str, ...] = ()
+    pairing = None
     if data.paired and len(data) >= FEWEST_ROWS:
         pairing = examine_pairs(
             data.x_obs,
@@ -143,12 +177,13 @@ def fit_corrector(
             simulations=reference,
             seed=seed,
         )
-        problems = pairing.problems
         if not pairing.are_pairs:
             pool = Simulations(data.mean_x_sim) if pool is None else pool
             data, gross = read_with(None, pool)
+    problems = () if pairing is None else pairing.problems
     for problem in problems:
-        warnings.warn(problem, NotPaired, stacklevel=2)
+        warnings.warn(problem, NotPaired, stacklevel=3)
+    kept = np.setdiff1d(np.arange(len(data) + len(gross)), gross.cpu().numpy())
     reasons = [*problems, data.noise.sentence if data.paired else "there are no pairs"]
     if len(gross):
         first = int(gross[0])
@@ -162,13 +197,14 @@ def fit_corrector(
             f"{few} are too few to learn a departure from (at least {FEWEST_ROWS} rows, in "
             f"two groups): {LEFT_ALONE}"
         )
-        return _nothing(data, known, reasons)
+        why = replace(NOTHING_LEARNED, num_rows=len(data), reasons=tuple(reasons))
+        return Plan(data, why, kept, pairing=pairing)
     if not data.paired:
         assert pool is not None  # noqa: S101 (there is one where there are no pairs)
         codes = torch.from_numpy(data.codes).to(data.x_obs.device)
         for said in (SAME_THETA, about_units(data.x_obs, codes, pool.x.to(data.x_obs))):
             if said:
-                warnings.warn(said, MatchingAssumption, stacklevel=2)
+                warnings.warn(said, MatchingAssumption, stacklevel=3)
                 reasons.append(said)
     if len(known) == 1:
         reasons.append("every row has the same context, so a context has no effect")
@@ -221,9 +257,9 @@ def fit_corrector(
         reasons.append(
             "parameters behind x_sim have its noise, so what is no shift is judged by x_sim"
         )
-    choice = choose(
-        held_out,
-        forward,
+    weigh = partial(
+        choose,
+        forward=forward,
         simple=forward & plain,
         num_rows=len(data),
         num_contexts=len(known),
@@ -231,6 +267,7 @@ def fit_corrector(
         doubted=elsewhere,
         blurred=blurred,
     )
+    choice = weigh(held_out)
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     if density is not None and not data.paired:
         reasons.append(
@@ -241,17 +278,6 @@ def fit_corrector(
         x_sim = data.mean_x_sim if pool is None else pool.x.to(data.x_obs)
         outliers = Outliers.beyond(data.x_obs, x_sim)
         reasons.append("an observation as far away as they are may be any simulation")
-    weights = zip(choice.seen.tolist(), choice.unseen.tolist(), strict=True)
-    parts = []
-    for (name, proposal), (seen, unseen), ahead in zip(
-        tried.items(), weights, forward, strict=True
-    ):
-        if max(seen, unseen) > 0:
-            fitted = proposal.fit(encoder, data, seed)
-            parts.append(Part(name, fitted, seen, unseen, bool(ahead)))
-            reasons += [f"{name}: {said}" for said in proposal.tell(fitted)]
-    if max(choice.left_alone) > 0:
-        parts.append(Part(NOTHING, NothingDeparts(), *choice.left_alone, is_forward=False))
     why = Why(
         _table(tried, held_out, choice),
         "evidence" if choice.use_evidence else "mixture",
@@ -262,12 +288,19 @@ def fit_corrector(
         read,
         choice.improvement(held_out, forward),
     )
-    log_density = density if choice.use_evidence else None
-    chosen = ChosenCorrector(parts, known, data.x_obs.shape[1], why, log_density, outliers)
-    some = slice(MOST_SHOWN)
-    if len(chosen.corrections(data.x_obs[some], data.entries.iloc[some]).x) == 1:
-        chosen.why = replace(why, inference="point")
-    return chosen
+    return Plan(
+        data,
+        why,
+        kept,
+        encoder,
+        tried,
+        Weighing(choice, held_out, weigh, targets, table, blurred),
+        density,
+        outliers,
+        pairing,
+        None if pool is None else pool.x.to(data.x_obs),
+        seed,
+    )
 
 
 def _usable(
@@ -283,14 +316,6 @@ def _usable(
         reasons.append(unusable)
         return None
     return simulated
-
-
-def _nothing(data: Calibration, known: Any, reasons: list[str]) -> ChosenCorrector:
-    tried = Tried(NOTHING, LEFT_ALONE, None, None, 1.0, 1.0)
-    why = Why((tried,), "no correction", "nothing", len(data), NOT_READ, tuple(reasons))
-    return ChosenCorrector(
-        [Part(NOTHING, NothingDeparts(), 1.0, 1.0)], known, data.x_obs.shape[1], why
-    )
 
 
 def _targets(

@@ -81,11 +81,18 @@ class HeldOut(NamedTuple):
         seen: Whether the context of a row was among those of the fit, ``(num_rows,)``.
         codes: Number of the context of a row, shape ``(num_rows,)``.
         scores: By each target.
+        rows: Positions of the rows, shape ``(num_rows,)``.
     """
 
     seen: Tensor
     codes: Tensor
     scores: list[Scores]
+    rows: Tensor
+
+    def at(self, which: Tensor) -> HeldOut:
+        """Select rows."""
+        scores = [one.at(which) for one in self.scores]
+        return HeldOut(self.seen[which], self.codes[which], scores, self.rows[which])
 
 
 Maker = Callable[[Calibration, "int | None"], BaseCorrector]
@@ -111,11 +118,12 @@ def hold_out(
         seed: Deals rows to folds.
         rows: Whether rows are left out, too, and not only whole contexts.
     """
-    seen, codes, folds = [], [], []
+    seen, codes, rows_scored, folds = [], [], [], []
     for train, test in _folds(data, seed, rows=rows):
         fold = data.take(train)
         seen.append(torch.from_numpy(np.isin(data.codes[test], data.codes[train])))
         codes.append(torch.from_numpy(data.codes[test]))
+        rows_scored.append(torch.from_numpy(test))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scored = [(one, one.floor(torch.from_numpy(test))) for one in targets]
@@ -134,7 +142,7 @@ def hold_out(
         scores.sharpest() if isinstance(target, SimulatedData) else scores
         for target, scores in zip(targets, joined, strict=True)
     ]
-    return HeldOut(torch.cat(seen), torch.cat(codes), best)
+    return HeldOut(torch.cat(seen), torch.cat(codes), best, torch.cat(rows_scored))
 
 
 def _fields(scores: Scores) -> tuple[Tensor, Tensor, Tensor]:

@@ -47,12 +47,14 @@ class Noise:
         variance: The same as a variance.
         of_simulation: Variance of the noise in one simulation, shape ``(dim_x,)``.
         sentence: How it was found.
+        told: Whether it could be told from departure.
     """
 
     share: Tensor
     variance: Tensor
     of_simulation: Tensor
     sentence: str
+    told: bool = True
 
     @property
     def found(self) -> bool:

@@ -58,6 +58,11 @@ class Pairing:
         return self.p_value <= PAIRED or self.only_noise
 
     @property
+    def mistakes(self) -> tuple[str, ...]:
+        """What is wrong with rows that no other use of them would mend."""
+        return self.problems if self.are_pairs else self.problems[1:]
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong, in sentences; none if all is well."""
         found = []

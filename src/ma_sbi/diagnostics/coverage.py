@@ -289,13 +289,17 @@ class CoverageOfCorrection:
 
 
 def _run(subject: Subject) -> CoverageOfCorrection:
-    rows, corrected = subject.some(subject.budget.coverage, "coverage")
+    positions, rows, _ = subject.some(subject.budget.coverage, "coverage")
+    corrected = subject.corrected_posterior
 
-    def at(x: Tensor) -> Coverage:
+    def at(
+        x: Tensor, posterior: Any = subject.quick_posterior, where: Any = None
+    ) -> Coverage:
         return coverage(
-            subject.quick_posterior,
+            posterior,
             rows.theta,
             x.float(),
+            where,
             num_samples=subject.budget.draws,
             levels=LEVELS,
             with_density=not subject.expensive_density,
@@ -304,7 +308,7 @@ def _run(subject: Subject) -> CoverageOfCorrection:
 
     return CoverageOfCorrection(
         at(rows.x_obs),
-        None if corrected is None else at(corrected),
+        None if corrected is None else at(rows.x_obs, corrected, positions),
         None if rows.x_sim is None else at(rows.x_sim),
     )
 

@@ -290,7 +290,7 @@ def _some(
 
 def _run(subject: Subject) -> OutOfDistribution:
     """Compare with the paired simulations, or with ones from the prior."""
-    rows, corrected = (subject, None) if subject.corrected is None else subject.corrected
+    _, rows, corrected = subject.some(len(subject.x_obs), "likeness")
     seed = derive(subject.seed, "out of distribution")
     if rows.x_sim is not None:
         return out_of_distribution(

@@ -42,7 +42,8 @@ def _run(subject: Subject) -> OutsideRange:
     def share(x: Tensor) -> float:
         return training_range.outside(x.float()).double().mean().item()
 
-    after = None if subject.corrected is None else share(subject.corrected[1])
+    corrected = None if subject.corrected is None else subject.corrected.drawn
+    after = None if corrected is None else share(corrected)
     return OutsideRange(share(subject.x_obs), after)
 
 

@@ -37,11 +37,15 @@ class PosteriorMeans:
     share_after: float | None
 
     @property
+    def share(self) -> float:
+        """The share after the correction, if there is one, else before."""
+        return self.share_before if self.share_after is None else self.share_after
+
+    @property
     def move(self) -> bool:
         """Whether they depend on the context, after the correction if there is one."""
         test = self.before if self.after is None else self.after
-        share = self.share_before if self.share_after is None else self.share_after
-        return test.p_value <= THRESHOLDS.means_move and share > THRESHOLDS.means_share
+        return test.p_value <= THRESHOLDS.means_move and self.share > THRESHOLDS.means_share
 
     def __str__(self) -> str:
         text = (
@@ -58,7 +62,7 @@ class PosteriorMeans:
 
 def _run(subject: Subject) -> PosteriorMeans:
     posterior, num_draws = subject.quick_posterior, subject.budget.draws_of_means
-    rows, corrected = subject.some(subject.budget.means, "means")
+    positions, rows, _ = subject.some(subject.budget.means, "means")
     seed = derive(subject.seed, "means")
     options: dict[str, Any] = {
         "encoder": rows.encoder,
@@ -66,8 +70,7 @@ def _run(subject: Subject) -> PosteriorMeans:
         "seed": seed,
     }
 
-    def test(x: Tensor) -> tuple[Dependence, float]:
-        draws = posterior.sample(num_draws, x.float(), seed=derive(seed, "draws"))
+    def test(draws: Tensor) -> tuple[Dependence, float]:
         mean = draws.double().mean(dim=0).cpu()
         mean = (mean - mean.mean(dim=0)) / column_scale(mean)
         return (
@@ -75,10 +78,13 @@ def _run(subject: Subject) -> PosteriorMeans:
             held_out_r2(mean, rows.entries, **options),
         )
 
-    before, share_before = test(rows.x_obs)
+    x, seed_of_draws = rows.x_obs.float(), derive(seed, "draws")
+    before, share_before = test(posterior.sample(num_draws, x, seed=seed_of_draws))
+    corrected = subject.corrected_posterior
     if corrected is None:
         return PosteriorMeans(before, None, share_before, None)
-    after, share_after = test(corrected)
+    draws = corrected.sample(num_draws, x, positions, seed=seed_of_draws)
+    after, share_after = test(draws)
     return PosteriorMeans(before, after, share_before, share_after)
 
 

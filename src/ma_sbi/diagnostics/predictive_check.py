@@ -191,7 +191,7 @@ def _p_value(observed: Tensor, replicated: Tensor) -> float:
 
 def _run(subject: Subject) -> PredictiveCheck:
     assert subject.simulator is not None
-    rows, corrected = subject.some(subject.budget.gap, "prediction")
+    _, rows, corrected = subject.some(subject.budget.gap, "prediction")
     return predictive_check(
         subject.quick_posterior,
         subject.simulator,

@@ -10,15 +10,11 @@ __all__ = ["DIAGNOSTICS"]
 
 # In the order in which they are run: some use what earlier ones found.
 FILES = (
-    "chosen_corrector",
     "exclusion",
     "leak_power",
     "dependence",
     "information",
-    "weak_context",
     "departure_family",
-    "affine_gain",
-    "three_way",
     "out_of_distribution",
     "outside_range",
     "posterior_means",

@@ -12,23 +12,19 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ma_sbi.context import distinct
-from ma_sbi.correctors.composed import ComposedCorrector, FittableCorrector
-from ma_sbi.correctors.departures import Affine
-from ma_sbi.correctors.inference import Point
-from ma_sbi.correctors.ridge import Ridge
-from ma_sbi.correctors.shift import ShiftCorrector
-from ma_sbi.diagnostics.departure_family import MANY_COLUMNS, MANY_CONTEXTS
+from ma_sbi.correctors.composed import FittableCorrector
+from ma_sbi.diagnostics.corrected_rows import CorrectedRows
 from ma_sbi.diagnostics.diagnostic import CannotRun, Skipped
-from ma_sbi.diagnostics.held_out import HeldOut, hold_out
+from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import Encoder, has_density
 from ma_sbi.randomness import derive, generator
 from ma_sbi.reading import ContextReading, read_context
 
 __all__ = ["Budget", "Subject"]
 
-# An affine corrector is slow to fit to many columns or contexts.
-MOST_ROWS_AFFINE = 500
+# Texts that are worth labelling if they carry most rows.
+FEW_WORDINGS = 10
+MOST_OF_ALL = 0.5
 # Fewer groups are too few to permute.
 FEWEST_GROUPS = 20
 
@@ -48,6 +44,20 @@ QUICK = Budget(coverage=500, means=1_000, gap=200, draws=200, draws_of_means=50)
 SLOW = Budget(coverage=200, means=500, gap=100, draws=100, draws_of_means=20)
 
 
+class Corrected(NamedTuple):
+    """Rows with their correction.
+
+    Attributes:
+        positions: Of the rows among all of the subject.
+        rows: The rows.
+        drawn: A candidate of each, drawn by its weight; None without a correction.
+    """
+
+    positions: np.ndarray
+    rows: Subject
+    drawn: Tensor | None
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """What is checked: rows that match, already validated.
@@ -65,6 +75,14 @@ class Subject:
         seed: Seed of everything.
         encoder_code: An expression that makes the encoder; ``"encoder"`` if it is the
             user's own, empty if it is the one that ``fit_corrector`` chooses.
+        given: The context as it was given, constant columns included.
+        own_encoder: The user's own encoder, or None.
+        repeats: Several simulations of each row, shape ``(n, num_simulations, dim_x)``, of
+            which ``x_sim`` is the first; None if there is one.
+        simulations: Simulations from the prior, as :func:`~ma_sbi.fit_corrector` takes
+            them, or None.
+        density: Log density of the simulations, or None.
+        correction: Rows corrected by fits to others, by the option that is advised.
         results: What the diagnostics found so far, by name.
         notes: What was assumed or limited, in sentences.
     """
@@ -80,6 +98,12 @@ class Subject:
     simulator: Callable[..., Any] | None = None
     seed: int | None = None
     encoder_code: str = "encoder"
+    given: Any = None
+    own_encoder: Encoder | None = None
+    repeats: Tensor | None = None
+    simulations: Any = None
+    density: Callable[..., Any] | None = None
+    correction: CorrectedRows | None = None
     results: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -98,7 +122,11 @@ class Subject:
             self,
             x_obs=self.x_obs[rows],
             entries=self.entries.iloc[rows].reset_index(drop=True),
+            given=None
+            if self.given is None
+            else self.given.iloc[rows].reset_index(drop=True),
             x_sim=pick(self.x_sim),
+            repeats=pick(self.repeats),
             theta=pick(self.theta),
             groups=pick(self.groups),
         )
@@ -147,92 +175,41 @@ class Subject:
             return hasattr(self.corrector, "fitted_")
         return hasattr(self.corrector, "correct")
 
-    @property
-    def unfitted(self) -> FittableCorrector:
-        """The user's corrector without its fit, or a closed-form shift."""
-        if isinstance(self.corrector, FittableCorrector):
-            return self.corrector
-        return ShiftCorrector(self.encoder)
-
     @cached_property
-    def held_out(self) -> HeldOut:
-        """What the corrector predicts of each row, from the others if it is fitted here."""
-        held = self.hold_out(self.unfitted, self.entries)
-        if not self.is_fitted:
-            return held
-        corrected = self.corrector.correct(self.x_obs.float(), self.entries).double()
-        predicted = (self.x_obs - corrected) / held.scale
-        return replace(
-            held,
-            predicted=predicted,
-            common=predicted.mean(dim=0).expand_as(predicted),
-            training_loss=held.loss(predicted).mean().item(),
-        )
-
-    @property
-    def is_affine(self) -> bool:
-        """Whether the correction is affine: the departure depends on x."""
-        if self.corrector is not None:
-            return False
-        family = self.found("family")
-        return family is not None and family.family == "affine"
-
-    @cached_property
-    def affine_rows(self) -> np.ndarray:
-        """Positions of the rows that an affine corrector, or a choice, is fitted to."""
-        num_contexts = len(distinct(self.entries)[0])
-        many = self.x_obs.shape[1] > MANY_COLUMNS or num_contexts > MANY_CONTEXTS
-        return self.choose(MOST_ROWS_AFFINE if many else len(self.x_obs), "affine")
-
-    @cached_property
-    def affine_subject(self) -> Subject:
-        """Those rows."""
-        return self.take(self.affine_rows)
-
-    @cached_property
-    def affine_held_out(self) -> HeldOut:
-        """What an affine corrector predicts of each of those rows from the others."""
-        corrector = affine_corrector(self.encoder)
-        return self.affine_subject.hold_out(corrector, self.affine_subject.entries)
-
-    def hold_out(self, corrector: FittableCorrector, entries: Any) -> HeldOut:
-        """Predict each departure by a corrector fitted to other rows."""
-        return hold_out(
-            entries,
-            self.x_obs,
-            self.x_sim,
-            corrector=corrector,
-            groups=self.groups,
-            seed=derive(self.seed, "correction"),
-        )
-
-    @cached_property
-    def corrected(self) -> tuple[Subject, Tensor] | None:
-        """Rows, and what a corrector that was fitted to other rows makes of them.
-
-        None without x_sim, unless the user's corrector is already fitted.
-        """
-        if self.is_fitted:
-            corrected = self.corrector.correct(self.x_obs.float(), self.entries)
-            return self, corrected.double()
-        if self.x_sim is None:
+    def corrected(self) -> Corrected | None:
+        """Rows, and what a corrector that was fitted to other rows makes of them."""
+        if self.correction is None:
             return None
-        if self.is_affine:
-            subject, held = self.affine_subject, self.affine_held_out
-        else:
-            subject, held = self, self.held_out
-        return subject, subject.x_obs - held.predicted * held.scale
+        drawn = self.correction.draw(derive(self.seed, "corrected"))
+        return Corrected(self.correction.rows, self.take(self.correction.rows), drawn)
 
-    @property
-    def corrected_rows(self) -> np.ndarray:
-        """Positions of the corrected rows."""
-        return self.affine_rows if self.is_affine else np.arange(len(self.x_obs))
-
-    def some(self, most: int, purpose: str) -> tuple[Subject, Tensor | None]:
+    def some(self, most: int, purpose: str) -> Corrected:
         """Choose rows for a posterior, with their correction if there is one."""
-        subject, corrected = (self, None) if self.corrected is None else self.corrected
-        rows = subject.choose(most, purpose)
-        return subject.take(rows), None if corrected is None else corrected[rows]
+        if self.corrected is None:
+            rows = self.choose(most, purpose)
+            return Corrected(rows, self.take(rows), None)
+        place = self.corrected.rows.choose(most, purpose)
+        positions, rows, drawn = self.corrected
+        assert drawn is not None  # noqa: S101
+        return Corrected(positions[place], rows.take(place), drawn[place])
+
+    @cached_property
+    def corrected_posterior(self) -> CorrectedPosterior | None:
+        """The posterior, corrected; its context is the position of a row."""
+        if self.correction is None:
+            return None
+        return CorrectedPosterior(self.quick_posterior, self.correction)
+
+    @cached_property
+    def few_wordings(self) -> tuple[int, float] | None:
+        """How many texts carry most rows, and which share, where few do."""
+        if "text" not in self.reading.kinds:
+            return None
+        count = np.sort(np.bincount(self.reading.codes))[::-1]
+        share = count[:FEW_WORDINGS].sum() / count.sum()
+        if share < MOST_OF_ALL or len(count) <= FEW_WORDINGS:
+            return None
+        return FEW_WORDINGS, float(share)
 
     # Rows that may be permuted
 
@@ -280,8 +257,3 @@ class Subject:
             return False
         table = pd.DataFrame({"group": self.groups, "context": self.reading.codes})
         return bool((table.groupby("context")["group"].nunique() == 1).all())
-
-
-def affine_corrector(encoder: Encoder) -> ComposedCorrector:
-    """Make an unfitted affine corrector in closed form, of a single kernel width."""
-    return ComposedCorrector(encoder, Affine(), Ridge(widths=(1.0,)), Point())

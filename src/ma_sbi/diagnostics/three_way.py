@@ -10,7 +10,6 @@ from scipy import stats
 from torch import Tensor
 
 from ma_sbi.correctors.composed import FittableCorrector
-from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
@@ -19,9 +18,9 @@ from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix, check_positive
 
 if TYPE_CHECKING:
-    from ma_sbi.diagnostics.subject import Subject
+    pass
 
-__all__ = ["DIAGNOSTIC", "GapByPart", "ThreeWay", "three_way"]
+__all__ = ["GapByPart", "ThreeWay", "three_way"]
 
 
 @dataclass(frozen=True)
@@ -239,35 +238,3 @@ def _gap(
             error["total"] / width, error["oracle"] / width, margin=margin
         )
     return GapByPart(**closed, to_oracle=to_oracle)
-
-
-def _run(subject: Subject) -> ThreeWay:
-    if subject.is_affine:
-        raise CannotRun("The parts are those of a shift, and the departure is no shift.")
-    return three_way(
-        subject.entries,
-        subject.x_obs,
-        subject.x_sim,
-        held=subject.held_out,
-        posterior=subject.quick_posterior,
-        theta=subject.theta,
-        num_samples=subject.budget.draws,
-        max_rows=subject.budget.gap,
-        seed=derive(subject.seed, "correction"),
-    )
-
-
-def _answer(found: ThreeWay) -> str:
-    assert found.gap is not None
-    parts = ("marginal", "conditional", "total")
-    shares = ", ".join(f"{part} {getattr(found.gap, part)}" for part in parts)
-    return f"Of the posterior's gap to its answer at x_sim: {shares}"
-
-
-DIAGNOSTIC = Diagnostic(
-    "three_way",
-    "Which part of the correction closes the posterior's gap?",
-    _run,
-    needs=("x_sim", "posterior"),
-    answer=_answer,
-)

@@ -26,12 +26,10 @@ class Thresholds:
         unusual: Level at which observations differ from simulations, or from what the
             posterior predicts. Stricter than usual, because all diagnostics use the same
             rows.
-        little_left: Share of the departure that may be left even if a test still sees it:
-            with many rows every test sees something.
+        mmd_worse: Squared distance from the simulations by which corrected observations
+            must exceed twice that of the uncorrected to count as less like them.
         outside_range: Share of corrected observations that may lie far outside the
             training range of the posterior.
-        mostly_within: Share of the departure's variance within contexts, above which one
-            shift per context leaves most of the departure.
         slopes: Share of the departure that slopes must add to a shift to be worth their
             coefficients.
         coverage_slack: How far regions may fall short of their level.
@@ -46,9 +44,8 @@ class Thresholds:
     leak_power: float = 0.8
     dependence: float = 0.05
     unusual: float = 0.01
-    little_left: float = 0.1
+    mmd_worse: float = 0.02
     outside_range: float = 0.01
-    mostly_within: float = 0.5
     slopes: float = 0.02
     coverage_slack: float = 0.05
     means_move: float = 0.01

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ma_sbi.correctors.composed import FittableCorrector
-from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.protocols import Context
 from ma_sbi.reading import ContextReading, read_context
@@ -26,9 +25,9 @@ from ma_sbi.theory.estimation import (
 from ma_sbi.theory.sub_gaussian import sub_gaussian_proxy
 
 if TYPE_CHECKING:
-    from ma_sbi.diagnostics.subject import Subject
+    pass
 
-__all__ = ["DIAGNOSTIC", "WeakContext", "weak_context"]
+__all__ = ["WeakContext", "weak_context"]
 
 # A conditional gain or loss below this share of the departure is nothing.
 NEGLIGIBLE = 0.02
@@ -263,61 +262,3 @@ def _variances(reading: ContextReading, held: HeldOut) -> _Variances:
     residual = held.residual_variance
     num_shifts = min(round(held.num_shifts), n)
     return _Variances(num_shifts, False, residual, whole / (n - 1) - residual)  # noqa: FBT003
-
-
-def _run(subject: Subject) -> WeakContext:
-    return weak_context(
-        subject.entries,
-        subject.x_obs,
-        subject.x_sim,
-        held=subject.held_out,
-        information=subject.found("information"),
-    )
-
-
-def _draw(check: Findings) -> Picture | None:
-    """Draw what each part removes, of the departure and of the posterior's gap."""
-    from ma_sbi.display.drawing import AFTER, BEFORE, INK, OTHER, side_by_side
-
-    weak, parts, affine = map(check.found, ("weak_context", "three_way", "affine"))
-    if weak is None:
-        return None
-    series = [("of the departure (shift)", AFTER, weak)]
-    if affine is not None:
-        series.append(("of the departure (affine)", OTHER, affine))
-    if parts is not None and parts.gap is not None and not parts.gap.total.blank:
-        series.append(("of the posterior's gap", BEFORE, parts.gap))
-    figure, (ax,) = side_by_side(1.6 + 0.6 * len(series))
-    height = 0.75 / len(series)
-    lowest = 0.0
-    for number, (label, colour, source) in enumerate(series):
-        gains = [source.marginal, source.conditional, source.total]
-        place = np.arange(3) + (number - (len(series) - 1) / 2) * height
-        middle = np.array([one.value for one in gains], float)
-        ends = np.array([[one.low, one.high] for one in gains], float)
-        error = np.abs(ends.T - middle)
-        ax.barh(place, middle, height * 0.85, color=colour, label=label, alpha=0.85)
-        ax.errorbar(middle, place, xerr=error, fmt="none", ecolor=INK, capsize=3, lw=1)
-        lowest = min(lowest, float(np.nanmin(ends)))
-    ax.axvline(0, color=INK, lw=0.8)
-    ax.set_yticks(range(3), ["the mean alone", "the context adds", "both"])
-    ax.invert_yaxis()
-    ax.set_xlim(max(-1.5, min(-0.05, lowest * 1.1)), 1.1)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    if len(series) > 1:
-        figure.legend(loc="outside lower center", ncols=len(series))
-    return Picture(
-        "What a correction removes",
-        "On rows held out, with 95 % intervals. A bar below zero is harm; an interval that "
-        "contains zero shows nothing.",
-        figure,
-    )
-
-
-DIAGNOSTIC = Diagnostic(
-    "weak_context",
-    "What does a correction gain?",
-    _run,
-    needs=("x_sim",),
-    draw=_draw,
-)

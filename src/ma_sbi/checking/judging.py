@@ -1,0 +1,347 @@
+"""The options of a check, each scored on rows that it was not fitted to.
+
+The judge compares what :func:`~ma_sbi.fit_corrector` would do with no correction, and with
+what it would do if it could not read the context. The score is that of the true parameters
+under the corrected posterior where they are known, else of parameters drawn from the
+posterior at x_sim, else of x_sim itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import clone
+from torch import Tensor
+
+from ma_sbi.choosing import NotPaired
+from ma_sbi.choosing.fit import plan_corrector
+from ma_sbi.choosing.plan import Plan
+from ma_sbi.choosing.proposals import LearnedForwards
+from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
+from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.correctors.matching import MatchingAssumption
+from ma_sbi.diagnostics.corrected_rows import CorrectedRows
+from ma_sbi.diagnostics.diagnostic import CannotRun
+from ma_sbi.diagnostics.subject import Subject
+from ma_sbi.protocols import Context, Corrections, has_density
+from ma_sbi.randomness import derive
+
+__all__ = ["CommonCorrector", "Judgement", "Option", "Score", "judge"]
+
+NUM_FOLDS = 5
+# Rows that are judged, and rows that each fit of a fold learns from.
+MOST_JUDGED = 1_000
+MOST_JUDGED_BY_POSTERIOR = 500
+MOST_TRAINED = 2_000
+# A departure that is common to all rows is known well from so many.
+MOST_COMMON = 2_000
+SAME = "same"
+
+OptionName = Literal["by context", "common"]
+
+
+class CommonCorrector(BaseCorrector):
+    """Corrects every observation alike, whatever its context.
+
+    Attributes:
+        corrector: A corrector that was fitted with the same context in every row.
+    """
+
+    def __init__(self, corrector: BaseCorrector) -> None:
+        self.corrector = corrector
+
+    @property
+    def why(self) -> Any:
+        """What was chosen, what was rejected, and why."""
+        return getattr(self.corrector, "why", None)
+
+    def corrections(self, x: Any, context: Context) -> Corrections:
+        """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
+        return self.corrector.corrections(x, SAME)
+
+    def __repr__(self) -> str:
+        return f"CommonCorrector({self.corrector!r})"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over rows with its standard error.
+
+    Attributes:
+        mean: In nats per row.
+        error: Standard error, over groups if there are any.
+    """
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, gains: Tensor, groups: np.ndarray) -> Score:
+        """Average gains ``(n,)``, of which those of a group count as one."""
+        codes = torch.from_numpy(np.unique(groups, return_inverse=True)[1].reshape(-1))
+        num = int(codes.max()) + 1
+        mean = gains.mean()
+        sums = torch.zeros(num, dtype=gains.dtype).index_add_(0, codes, gains - mean)
+        spread = sums.square().sum() * num / max(1, num - 1)
+        return cls(mean.item(), (spread.sqrt() / len(gains)).item())
+
+    @property
+    def low(self) -> float:
+        """Two standard errors below the mean."""
+        return self.mean - 2 * self.error
+
+    @property
+    def high(self) -> float:
+        """Two standard errors above the mean."""
+        return self.mean + 2 * self.error
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f} ± {self.error:.2f}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One thing that may be advised.
+
+    Attributes:
+        name: Which.
+        corrector: Fitted to all rows.
+        gain: Log score on rows that it was not fitted to, minus that of no correction.
+        held_out: Corrects the rows that were judged, by fits to others.
+        gains: The gain of each row that was judged, shape ``(n,)``.
+    """
+
+    name: OptionName
+    corrector: Any
+    gain: Score
+    held_out: CorrectedRows = field(repr=False)
+    gains: Tensor = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the options gain.
+
+    Attributes:
+        plan: What ``fit_corrector`` chose.
+        scored_by: What the log scores are of.
+        by_context: What ``fit_corrector`` does, or the user's own corrector.
+        common: The same without the context; None if the first does not read it.
+        adds: What the first gains beyond the second; None without the second.
+        perfect: What the posterior at x_sim gains, or x_sim itself; None without pairs.
+        num_judged: Rows that were judged.
+    """
+
+    plan: Plan
+    scored_by: str
+    by_context: Option
+    common: Option | None
+    adds: Score | None
+    perfect: Score | None
+    num_judged: int
+
+
+def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
+    """Score what may be advised on rows that it was not fitted to.
+
+    Args:
+        subject: What is checked.
+        stage: Called with the name of each step.
+
+    Raises:
+        CannotRun: If there is nothing to compare observations with.
+    """
+    if subject.x_sim is None and subject.simulations is None:
+        raise CannotRun(
+            "There is nothing to compare observations with: neither x_sim, simulations at "
+            "the inputs of each observation, nor simulations=, any from the prior."
+        )
+    stage("Choosing a correction")
+    plan = _plan(subject, subject.given, subject.own_encoder)
+    stage("Choosing one without the context")
+    rows = subject.choose(MOST_COMMON, "the common part")
+    few = subject.take(rows)
+    common = _plan(few, pd.Series([SAME] * len(few.x_obs)), None)
+    stage("Judging both on other rows")
+    return _compare(subject, plan, common, rows)
+
+
+def _plan(subject: Subject, entries: Any, encoder: Any) -> Plan:
+    with warnings.catch_warnings():
+        # Both are said by the verdict.
+        warnings.simplefilter("ignore", NotPaired)
+        warnings.simplefilter("ignore", MatchingAssumption)
+        return plan_corrector(
+            entries,
+            subject.x_obs,
+            subject.x_sim if subject.repeats is None else subject.repeats,
+            simulations=subject.simulations,
+            density=subject.density,
+            posterior=subject.posterior,
+            encoder=encoder,
+            groups=subject.groups,
+            theta=subject.theta,
+            seed=subject.seed,
+        )
+
+
+def _compare(
+    subject: Subject, plan: Plan, common: Plan, common_rows: np.ndarray
+) -> Judgement:
+    data = plan.data
+    target = _target(subject, plan)
+    by_posterior = isinstance(target, Parameters)
+    most = MOST_JUDGED_BY_POSTERIOR if by_posterior else MOST_JUDGED
+    folds = _folds(data.groups, data.codes, most, derive(subject.seed, "judging"))
+    own = subject.corrector
+    fits: dict[OptionName, Fit] = {
+        "by context": _by_plan(plan) if own is None else _by_own(subject, plan)
+    }
+    correctors: dict[OptionName, Any] = {"by context": plan.fit() if own is None else own}
+    if own is not None or _reads_context(plan):
+        fits["common"] = _by_common(common, plan, common_rows)
+        correctors["common"] = CommonCorrector(common.fit())
+    held = {name: _hold_out(fit, plan, folds, subject.seed) for name, fit in fits.items()}
+    judged = np.concatenate(folds)
+    judged.sort()
+    candidates = {
+        "nothing": Corrections.certain(data.x_obs[judged]),
+        **{name: one.candidates for name, one in held.items()},
+    }
+    if data.paired and by_posterior:
+        candidates["perfect"] = Corrections.certain(data.mean_x_sim[judged])
+    scored = {name: _score(target, judged, one) for name, one in candidates.items()}
+    if isinstance(target, SimulatedData):
+        # At the resolution at which some option does best.
+        means = torch.stack([one.mean(dim=0) for one in scored.values()])
+        width = int(means.amax(dim=0).argmax())
+        scored = {name: one[:, width : width + 1] for name, one in scored.items()}
+    gains = {name: (one - scored["nothing"]).mean(dim=1) for name, one in scored.items()}
+    groups = data.groups[judged]
+
+    def option(name: OptionName) -> Option:
+        gain = Score.of(gains[name], groups)
+        return Option(name, correctors[name], gain, held[name], gains[name])
+
+    has_common = "common" in held
+    return Judgement(
+        plan,
+        target.words,
+        option("by context"),
+        option("common") if has_common else None,
+        Score.of(gains["by context"] - gains["common"], groups) if has_common else None,
+        Score.of(gains["perfect"], groups) if "perfect" in gains else None,
+        len(judged),
+    )
+
+
+def _reads_context(plan: Plan) -> bool:
+    """Tell whether anything that was chosen reads the context."""
+    if plan.weighing is None:
+        return False
+    choice = plan.weighing.choice
+    weights = torch.maximum(choice.seen, choice.unseen).tolist()
+    return any(
+        weight > 0 and (proposal.reads_context or isinstance(proposal, LearnedForwards))
+        for proposal, weight in zip(plan.tried.values(), weights, strict=True)
+    )
+
+
+def _target(subject: Subject, plan: Plan) -> Target:
+    """Choose what rows are judged by."""
+    data, posterior = plan.data, subject.posterior
+    dense = has_density(posterior) and not subject.expensive_density
+    if dense and data.theta is not None and not data.paired:
+        pool = plan.pool if plan.pool is not None else data.mean_x_sim
+        return Parameters(posterior, pool, subject.seed, data.theta)
+    if plan.weighing is None:
+        return SimulatedData(data.mean_x_sim, data.noise.variance)
+    targets = plan.weighing.targets
+    return targets[0] if plan.weighing.blurred else targets[-1]
+
+
+def _folds(
+    groups: np.ndarray, codes: np.ndarray, most: int, seed: int | None
+) -> list[np.ndarray]:
+    """Deal rows that are judged to folds, whole groups together, contexts evenly."""
+    rng = np.random.default_rng(seed)
+    first = np.unique(groups, return_index=True)[1]
+    shuffled = rng.permutation(len(first))
+    order = shuffled[np.argsort(codes[first][shuffled], kind="stable")]
+    num = min(NUM_FOLDS, len(first))
+    fold = np.empty(len(first), dtype=int)
+    fold[order] = np.arange(len(first)) % num
+    rows = rng.permutation(len(groups))[:most]
+    return [np.sort(rows[fold[groups[rows]] == one]) for one in range(num)]
+
+
+Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], Corrections]
+"""Corrects rows by a fit that does not know them. Takes their positions in the plan's data,
+those of all rows of their groups, and those of the rows to learn from."""
+
+
+def _by_plan(plan: Plan) -> Fit:
+    def correct(test: np.ndarray, same: np.ndarray, train: np.ndarray) -> Corrections:
+        corrector = plan.fit_without(same, train)
+        return corrector.corrections(plan.data.x_obs[test], plan.data.codes[test])
+
+    return correct
+
+
+def _by_common(common: Plan, plan: Plan, rows: np.ndarray) -> Fit:
+    """Fit the common part, of which the rows had these positions among all."""
+    there = rows[common.kept]
+
+    def correct(test: np.ndarray, same: np.ndarray, train: np.ndarray) -> Corrections:
+        excluded = np.isin(there, plan.kept[same])
+        corrector = common.fit_without(*map(np.flatnonzero, (excluded, ~excluded)))
+        return corrector.corrections(plan.data.x_obs[test], np.zeros(len(test), dtype=int))
+
+    return correct
+
+
+def _by_own(subject: Subject, plan: Plan) -> Fit:
+    """Fit the user's own corrector, unless it is fitted already."""
+
+    def correct(test: np.ndarray, same: np.ndarray, train: np.ndarray) -> Corrections:
+        own, rows = subject.corrector, subject.take(plan.kept[test])
+        if not subject.is_fitted:
+            some = subject.take(plan.kept[train])
+            own = clone(own).fit(some.given, some.x_obs, some.x_sim, seed=subject.seed)
+        if hasattr(own, "corrections"):
+            found: Corrections = own.corrections(rows.x_obs.float(), rows.given)
+            return found
+        return Corrections.certain(own.correct(rows.x_obs.float(), rows.given))
+
+    return correct
+
+
+def _hold_out(
+    fit: Fit, plan: Plan, folds: Sequence[np.ndarray], seed: int | None
+) -> CorrectedRows:
+    """Correct each fold by a fit to rows of other groups."""
+    groups = plan.data.groups
+    rng = np.random.default_rng(derive(seed, "training"))
+    parts = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for test in folds:
+            same = np.isin(groups, groups[test])
+            others = rng.permutation(np.flatnonzero(~same))[:MOST_TRAINED]
+            parts.append(fit(test, np.flatnonzero(same), np.sort(others)))
+    return CorrectedRows.joined([plan.kept[test] for test in folds], parts)
+
+
+def _score(target: Target, rows: np.ndarray, candidates: Corrections) -> Tensor:
+    """Score rows ``(num_rows, draws)``, allowing for a few that nothing explains."""
+    where = torch.from_numpy(rows)
+    each = target.score(where, candidates.x)
+    each = each.masked_fill(each.isnan(), -torch.inf)
+    together = (each + candidates.log_weight.double().cpu()).logsumexp(dim=1)
+    return robust(together, target.floor(where)).T
