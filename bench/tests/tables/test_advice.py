@@ -121,14 +121,15 @@ def test_a_check_that_refuses_advises_no_correction(monkeypatch):
 @pytest.mark.parametrize(
     ("nothing", "context", "for_all", "corrects", "verdict"),
     [
-        (0.0, 0.3, 0.2, False, "right"),
-        (0.0, -0.04, 0.2, False, "right"),
-        (0.0, -0.06, 0.2, False, "too strict"),
-        (0.5, -0.06, 0.0, True, "too strict"),
-        (0.5, 0.0, -0.06, True, "too lenient"),
-        (-0.04, 0.0, 0.0, True, "right"),
-        (-0.06, 0.0, 0.0, True, "harmful"),
-        (-0.06, -2.0, -1.0, True, "harmful"),
+        (0.0, 0.3, 0.2, "nothing", "right"),
+        (0.0, -0.04, 0.2, "nothing", "right"),
+        (0.0, -0.06, 0.2, "nothing", "too strict"),
+        (0.5, -0.06, 0.0, "all rows alike", "too strict"),
+        (0.5, 0.0, -0.06, "by context", "too lenient"),
+        (0.5, 0.0, -0.06, "all rows alike", "too lenient"),
+        (-0.04, 0.0, 0.0, "by context", "right"),
+        (-0.06, 0.0, 0.0, "by context", "harmful"),
+        (-0.06, -2.0, -1.0, "by context", "harmful"),
     ],
 )
 def test_advice_is_judged_by_what_it_loses(nothing, context, for_all, corrects, verdict):
@@ -143,7 +144,7 @@ def made_up(tmp_path):
     cells = TABLE.cells(Budget())
     for place, cell in enumerate(cells):
         leads = {NOTHING: -0.2 if place == 0 else 0.1, WITH_CONTEXT: 0.0}
-        found = [Measurement(SAID, (1.0,), "use: it helps")]
+        found = [Measurement(SAID, (2.0,), "use: it helps")]
         for name, lead in leads.items():
             found += [
                 Measurement(LEAD, (lead,), name),

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from inspect import signature
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ma_sbi import check, fit_corrector
+from ma_sbi.checking.judging import CommonCorrector
 from ma_sbi.mixture import log_prob_mixture
 from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.budget import Budget
@@ -32,6 +33,7 @@ __all__ = [
     "ADVICE",
     "LEAD",
     "LEAD_ERROR",
+    "LEVELS",
     "NOTHING",
     "ONE_FOR_ALL",
     "ORACLE",
@@ -39,6 +41,7 @@ __all__ = [
     "SAID",
     "WITH_CONTEXT",
     "Advice",
+    "Level",
     "fit_options",
     "score",
     "what_is_given",
@@ -49,6 +52,9 @@ NOTHING, WITH_CONTEXT, ONE_FOR_ALL = "nothing", "with the context", "one for all
 POOL, POOL_FOR_ALL = "pool, with the context", "pool, one for all rows"
 ADVICE, ORACLE = "advice", "oracle"
 SCORE, LEAD, LEAD_ERROR, SAID, SECONDS = "score", "lead", "lead_error", "said", "seconds"
+Level = Literal["nothing", "all rows alike", "by context"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""What an advice may correct; its place is the value of ``SAID``."""
 NUM_WORLDS = 8
 QUICK_KINDS = ("nothing", "label", "few rows", "shuffled", "no posterior")
 ROWS_AT_ONCE = 100
@@ -108,7 +114,7 @@ def measure(world: DrawnWorld, num_rows: int, seed: int) -> Sequence[Measurement
     given = what_is_given(world, rows)
     options = fit_options(world, rows, given, derive(seed, "options"))
     start = time.perf_counter()
-    said, advised = advise(rows, given, derive(seed, "check"), options)
+    said, advised = advise(rows, given, derive(seed, "check"))
     seconds = time.perf_counter() - start
     scores = {name: score(world, one, fresh, name) for name, one in options.items()}
     scores[ADVICE] = score(world, advised, fresh, ADVICE)
@@ -122,9 +128,16 @@ def measure(world: DrawnWorld, num_rows: int, seed: int) -> Sequence[Measurement
         ]
     return [
         *measured,
-        Measurement(SAID, (float(advised is not None),), said),
+        Measurement(SAID, (float(LEVELS.index(level_of(advised))),), said),
         Measurement(SECONDS, (seconds,)),
     ]
+
+
+def level_of(corrector: Any) -> Level:
+    """Tell what an advice corrects."""
+    if corrector is None:
+        return "nothing"
+    return "all rows alike" if isinstance(corrector, CommonCorrector) else "by context"
 
 
 def what_is_given(world: DrawnWorld, rows: Rows) -> dict[str, Any]:
@@ -165,29 +178,20 @@ def fit_options(
     return options
 
 
-def advise(
-    rows: Rows, given: Mapping[str, Any], seed: int | None, options: Mapping[str, Any]
-) -> tuple[str, Any]:
+def advise(rows: Rows, given: Mapping[str, Any], seed: int | None) -> tuple[str, Any]:
     """Ask the check; return what it said, and the corrector or None for no correction."""
     try:
         answer = check(rows.x_obs, rows.context, x_sim=rows.x_sim, seed=seed, **given)
     except ValueError as error:
         return f"refused: {error}", None
-    said = f"{answer.verdict}: {answer.reasons[0]}"
-    if hasattr(answer, "corrector"):
-        return said, answer.corrector
-    by_verdict = {
-        "do not use": NOTHING,
-        "use the marginal part only": ONE_FOR_ALL,
-    }
-    return said, options.get(by_verdict.get(answer.verdict, WITH_CONTEXT))
+    return f"{answer.verdict}: {answer.reasons[0]}", answer.corrector
 
 
 def score(world: DrawnWorld, corrector: Any, fresh: Rows, name: str) -> Tensor:
     """Return the log density of the true parameters of each row, shape ``(n,)``."""
     if corrector is None:
         return _log_prob(world, fresh, fresh.x_obs)
-    one_for_all = name in (ONE_FOR_ALL, POOL_FOR_ALL) or _reads_one(corrector)
+    one_for_all = name in (ONE_FOR_ALL, POOL_FOR_ALL)
     context = [ANY] * len(fresh.context) if one_for_all else fresh.context
     posterior, found = world.simulator.posterior(), []
     for start in range(0, len(fresh.x_obs), ROWS_AT_ONCE):
@@ -195,12 +199,6 @@ def score(world: DrawnWorld, corrector: Any, fresh: Rows, name: str) -> Tensor:
         candidates = corrector.corrections(fresh.x_obs[some].float(), context[some])
         found.append(log_prob_mixture(posterior, fresh.theta[None, some], candidates)[0])
     return torch.cat(found).double()
-
-
-def _reads_one(corrector: Any) -> bool:
-    """Tell whether a corrector was fitted to one context for all rows."""
-    known = getattr(corrector, "known", None)
-    return known is not None and list(known) == [ANY]
 
 
 def _log_prob(world: DrawnWorld, fresh: Rows, x: Tensor) -> Tensor:

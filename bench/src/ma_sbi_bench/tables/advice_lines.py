@@ -15,10 +15,12 @@ from ma_sbi_bench.paper.comparing import Compared, Line
 from ma_sbi_bench.tables.advice import (
     LEAD,
     LEAD_ERROR,
+    LEVELS,
     NOTHING,
     ONE_FOR_ALL,
     POOL_FOR_ALL,
     SAID,
+    Level,
     world_of,
 )
 from ma_sbi_bench.trials.drawn_worlds import KINDS, DrawnWorld
@@ -47,7 +49,7 @@ class Judged:
         world: The world.
         leads: What the advice scores more than each option, in nats.
         errors: Standard errors of these.
-        corrects: Whether it advises a correction.
+        corrects: What it corrects.
         said: What the check said.
     """
 
@@ -56,7 +58,7 @@ class Judged:
     world: DrawnWorld
     leads: Mapping[str, float]
     errors: Mapping[str, float]
-    corrects: bool
+    corrects: Level
     said: str
 
     @property
@@ -76,20 +78,22 @@ class Judged:
         return any(abs(self.leads[one] + MARGIN) < 2 * self.errors[one] for one in borders)
 
 
-def judge(leads: Mapping[str, float], *, corrects: bool) -> Verdict:
+def judge(leads: Mapping[str, float], *, corrects: Level) -> Verdict:
     """Judge an advice.
 
     Args:
         leads: What it scores more than each option, in nats.
-        corrects: Whether it advises a correction.
+        corrects: What it corrects.
     """
     if leads[NOTHING] < -MARGIN:
         return "harmful"
     if min(leads.values()) >= -MARGIN:
         return "right"
-    for_all = [leads[one] for one in (ONE_FOR_ALL, POOL_FOR_ALL) if one in leads]
-    is_marginal = any(abs(lead) < 1e-6 for lead in for_all)
-    return "too strict" if not corrects or is_marginal else "too lenient"
+    if corrects == "nothing":
+        return "too strict"
+    best = min(leads, key=leads.__getitem__)
+    is_common = best in (NOTHING, ONE_FOR_ALL, POOL_FOR_ALL)
+    return "too strict" if corrects == "all rows alike" and not is_common else "too lenient"
 
 
 def lines(rows: pd.DataFrame) -> list[Line]:
@@ -117,7 +121,7 @@ def _judged(rows: pd.DataFrame) -> Judged:
         world_of(cell),
         _by_option(rows, LEAD),
         _by_option(rows, LEAD_ERROR),
-        bool(said["value"]),
+        LEVELS[int(said["value"])],
         said["recipe"],
     )
 
