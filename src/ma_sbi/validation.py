@@ -6,6 +6,7 @@ import reprlib
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ __all__ = [
     "as_pools",
     "check_positive",
     "double_device",
+    "same_labels",
 ]
 
 
@@ -64,6 +66,34 @@ def as_matrix(
             f"{len(matrix)} rows (first: row {rows[0]})"
         )
     return matrix
+
+
+def same_labels(x_obs: Any, x_sim: Any) -> Any:
+    """Put rows and columns of one table into the order of another, by their labels.
+
+    What is no table has no labels, and is returned as it is.
+
+    Raises:
+        ValueError: If both are tables whose labels are not the same.
+    """
+    for axis, names in enumerate(("index", "columns")):
+        ours, theirs = (getattr(side, names, None) for side in (x_obs, x_sim))
+        if not (isinstance(ours, pd.Index) and isinstance(theirs, pd.Index)):
+            continue
+        if ours.equals(theirs) or len(ours) != len(theirs):
+            continue
+        if set(ours) != set(theirs) or not ours.is_unique:
+            other = next((one for one in theirs if one not in set(ours)), theirs[0])
+            kind, cure = (
+                ("rows", ".reset_index(drop=True)") if axis == 0 else ("columns", "")
+            )
+            raise ValueError(
+                f"{kind} of x_obs and x_sim have different names (x_sim has {other!r}), so "
+                f"they cannot be matched; rename them, or pass {cure or '.to_numpy()'} if "
+                "they are in the same order"
+            )
+        x_sim = x_sim.reindex(ours, axis=axis)
+    return x_sim
 
 
 def as_pairs(x_obs: Any, x_sim: Any) -> tuple[Tensor, Tensor]:

@@ -108,13 +108,26 @@ class Facts:
     failures: tuple[str, ...] = ()
 
 
+# Nats per row: what a correction must gain to count although chance is not ruled out, and
+# what it may lose on the rows that it makes worse to count as harmless.
+LARGE_GAIN = 0.25
+HARMLESS = 0.005
+
+
 def choose(judgement: Judgement) -> Option | None:
-    """Choose the option that does best on rows it was not fitted to; None for none."""
+    """Choose the option that does best on rows it was not fitted to; None for none.
+
+    A correction is chosen if its gain is two standard errors above zero, or one if it is
+    large; or if it makes hardly any row worse, such as one that only allows for outliers.
+    """
     best = judgement.by_context
     common, adds = judgement.common, judgement.adds
     if common is not None and adds is not None and adds.mean <= 0:
         best = common
-    return best if best.gain.mean > best.gain.error else None
+    gain = best.gain
+    clear = gain.low > 0 or gain.mean > max(gain.error, LARGE_GAIN)
+    harmless = best.lost < HARMLESS and (gain.mean > 0 or judgement.num_outliers > 0)
+    return best if clear or harmless else None
 
 
 def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> Facts:
@@ -135,7 +148,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
         chosen = choose(judgement)
         best = judgement.by_context if chosen is None else chosen
         known = {
-            "problems": () if pairing is None else pairing.mistakes,
+            "problems": (() if pairing is None else pairing.mistakes) or _swapped(subject),
             "paired": None if subject.x_sim is None else plan.data.paired,
             "pair_p_value": None if pairing is None else pairing.p_value,
             "chosen": None if chosen is None else chosen.name,
@@ -170,6 +183,20 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             if isinstance(one, Skipped) and one.failed
         ),
         **known,
+    )
+
+
+def _swapped(subject: Subject) -> tuple[str, ...]:
+    """Say that x_sim depends on the context and x_obs does not, which should be reversed."""
+    exclusion, observations = subject.found("exclusion"), subject.found("observations")
+    if exclusion is None or exclusion.x_sim is None or observations is None:
+        return ()
+    simulated, observed = exclusion.x_sim.p_value, observations.p_value
+    if simulated > THRESHOLDS.swapped or observed <= THRESHOLDS.dependence:
+        return ()
+    return (
+        f"x_obs and x_sim seem to be swapped: x_sim depends on the context "
+        f"(p = {simulated:.2g}), and x_obs is not seen to (p = {observed:.2g}).",
     )
 
 

@@ -19,7 +19,7 @@ from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.encoders import SentenceEncoder
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.reading import ContextReading, read_context
-from ma_sbi.validation import as_matrix, as_pairs
+from ma_sbi.validation import as_matrix, as_pairs, same_labels
 
 __all__ = ["KnownTexts", "prepare"]
 
@@ -55,6 +55,7 @@ def prepare(
         raise ValueError(f"posterior must offer sample(num_samples, x), got {posterior!r}")
     if simulator is not None and not callable(simulator):
         raise ValueError(f"simulator must be a function of theta, got {simulator!r}")
+    x_sim = same_labels(x_obs, x_sim)
     observed = _double(x_obs, "x_obs")
     simulated = repeats = None
     if getattr(x_sim, "ndim", 0) == 3:

@@ -123,6 +123,11 @@ class Option:
     held_out: CorrectedRows = field(repr=False)
     gains: Tensor = field(repr=False)
 
+    @property
+    def lost(self) -> float:
+        """Nats per row that are lost on the rows which it makes worse."""
+        return -self.gains.clamp(max=0.0).mean().item()
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -136,6 +141,7 @@ class Judgement:
         adds: What the first gains beyond the second; None without the second.
         perfect: What the posterior at x_sim gains, or x_sim itself; None without pairs.
         num_judged: Rows that were judged.
+        num_outliers: Rows that are far from all others.
     """
 
     plan: Plan
@@ -145,6 +151,7 @@ class Judgement:
     adds: Score | None
     perfect: Score | None
     num_judged: int
+    num_outliers: int = 0
 
 
 def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
@@ -207,15 +214,24 @@ def _compare(
     if own is not None or _reads_context(plan):
         fits["common"] = _by_common(common, plan, common_rows)
         correctors["common"] = CommonCorrector(common.fit())
-    held = {name: _hold_out(fit, plan, folds, subject.seed) for name, fit in fits.items()}
-    judged = np.concatenate(folds)
-    judged.sort()
+    # No fit has seen gross outliers.
+    gross = np.setdiff1d(np.arange(len(subject.x_obs)), plan.kept)[:most]
+    held = {}
+    for name, fit in fits.items():
+        parts = _hold_out(fit, plan, folds, subject.seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if len(gross):
+                parts.append(_correct(correctors[name], subject.take(gross)))
+        places = [*(plan.kept[test] for test in folds), *([gross] if len(gross) else [])]
+        held[name] = CorrectedRows.joined(places, parts)
+    judged = held["by context"].rows
     candidates = {
-        "nothing": Corrections.certain(data.x_obs[judged]),
+        "nothing": Corrections.certain(subject.x_obs[judged]),
         **{name: one.candidates for name, one in held.items()},
     }
     if data.paired and by_posterior:
-        candidates["perfect"] = Corrections.certain(data.mean_x_sim[judged])
+        candidates["perfect"] = Corrections.certain(_simulated(subject)[judged])
     scored = {name: _score(target, judged, one) for name, one in candidates.items()}
     if isinstance(target, SimulatedData):
         # At the resolution at which some option does best.
@@ -223,7 +239,7 @@ def _compare(
         width = int(means.amax(dim=0).argmax())
         scored = {name: one[:, width : width + 1] for name, one in scored.items()}
     gains = {name: (one - scored["nothing"]).mean(dim=1) for name, one in scored.items()}
-    groups = data.groups[judged]
+    groups = judged if subject.groups is None else subject.groups[judged]
 
     def option(name: OptionName) -> Option:
         gain = Score.of(gains[name], groups)
@@ -238,6 +254,7 @@ def _compare(
         Score.of(gains["by context"] - gains["common"], groups) if has_common else None,
         Score.of(gains["perfect"], groups) if "perfect" in gains else None,
         len(judged),
+        len(subject.x_obs) - len(plan.kept),
     )
 
 
@@ -255,15 +272,24 @@ def _reads_context(plan: Plan) -> bool:
 
 def _target(subject: Subject, plan: Plan) -> Target:
     """Choose what rows are judged by."""
-    data, posterior = plan.data, subject.posterior
+    weighing, posterior, theta = plan.weighing, subject.posterior, subject.theta
     dense = has_density(posterior) and not subject.expensive_density
-    if dense and data.theta is not None and not data.paired:
-        pool = plan.pool if plan.pool is not None else data.mean_x_sim
-        return Parameters(posterior, pool, subject.seed, data.theta)
-    if plan.weighing is None:
-        return SimulatedData(data.mean_x_sim, data.noise.variance)
-    targets = plan.weighing.targets
-    return targets[0] if plan.weighing.blurred else targets[-1]
+    paired = plan.data.paired
+    if dense and (theta is not None or (paired and not (weighing and weighing.blurred))):
+        x_sim = _simulated(subject) if paired else plan.pool
+        seed = derive(subject.seed, "targets")
+        return Parameters(posterior, x_sim, seed, None if theta is None else theta.float())
+    if paired or weighing is None:
+        return SimulatedData(_simulated(subject), plan.data.noise.variance.cpu())
+    return weighing.targets[0]
+
+
+def _simulated(subject: Subject) -> Tensor:
+    """Average the simulations of each row."""
+    if subject.repeats is not None:
+        return subject.repeats.mean(dim=1)
+    assert subject.x_sim is not None  # noqa: S101 (there are pairs)
+    return subject.x_sim
 
 
 def _folds(
@@ -310,21 +336,26 @@ def _by_own(subject: Subject, plan: Plan) -> Fit:
     """Fit the user's own corrector, unless it is fitted already."""
 
     def correct(test: np.ndarray, same: np.ndarray, train: np.ndarray) -> Corrections:
-        own, rows = subject.corrector, subject.take(plan.kept[test])
+        own = subject.corrector
         if not subject.is_fitted:
             some = subject.take(plan.kept[train])
             own = clone(own).fit(some.given, some.x_obs, some.x_sim, seed=subject.seed)
-        if hasattr(own, "corrections"):
-            found: Corrections = own.corrections(rows.x_obs.float(), rows.given)
-            return found
-        return Corrections.certain(own.correct(rows.x_obs.float(), rows.given))
+        return _correct(own, subject.take(plan.kept[test]))
 
     return correct
 
 
+def _correct(corrector: Any, rows: Subject) -> Corrections:
+    """Correct rows by a corrector that is fitted."""
+    if hasattr(corrector, "corrections"):
+        found: Corrections = corrector.corrections(rows.x_obs.float(), rows.given)
+        return found
+    return Corrections.certain(corrector.correct(rows.x_obs.float(), rows.given))
+
+
 def _hold_out(
     fit: Fit, plan: Plan, folds: Sequence[np.ndarray], seed: int | None
-) -> CorrectedRows:
+) -> list[Corrections]:
     """Correct each fold by a fit to rows of other groups."""
     groups = plan.data.groups
     rng = np.random.default_rng(derive(seed, "training"))
@@ -335,7 +366,7 @@ def _hold_out(
             same = np.isin(groups, groups[test])
             others = rng.permutation(np.flatnonzero(~same))[:MOST_TRAINED]
             parts.append(fit(test, np.flatnonzero(same), np.sort(others)))
-    return CorrectedRows.joined([plan.kept[test] for test in folds], parts)
+    return parts
 
 
 def _score(target: Target, rows: np.ndarray, candidates: Corrections) -> Tensor:

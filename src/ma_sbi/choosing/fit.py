@@ -40,6 +40,7 @@ from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
+from ma_sbi.validation import same_labels
 
 __all__ = ["fit_corrector", "plan_corrector"]
 
@@ -155,6 +156,7 @@ def plan_corrector(
         raise ValueError(
             f"encoder must be an object and not a class: write {encoder.__name__}()"
         )
+    x_sim = same_labels(x_obs, x_sim)
     pool = Simulations.read(simulations)
     reference = pool.x if pool is not None else _draw(density, seed)
     read_with = partial(

@@ -104,6 +104,7 @@ def find_noise(
         simulator: Variance of the simulator's noise, shape ``(dim_x,)``, if known.
     """
     num_repeats, mean = x_sim.shape[1], x_sim.mean(dim=1)
+    told = True
     scale = column_scale(mean)
     observed, simulated = (_centre(x / scale, codes) for x in (x_obs, mean))
     freedom = len(x_obs) - _num_means(codes)
@@ -119,6 +120,7 @@ def find_noise(
         if share.any() and _is_foreseen(x_obs, mean, codes, share * total / 2 * scale**2):
             share = torch.zeros_like(share)
         of_simulation = share * total / 2
+        told = bool(share.any()) or known is not None or _is_told(observed, simulated)
         sentence = (
             f"x_sim has noise of its own: {share.mean():.0%} of the variance of "
             "x_obs - x_sim is noise"
@@ -130,6 +132,7 @@ def find_noise(
         variance=share * total * scale.square(),
         of_simulation=of_simulation * scale.square(),
         sentence=sentence,
+        told=told,
     )
 
 
@@ -154,6 +157,19 @@ def _unshared(
     alike = _near_one((residual / known.clamp(min=1e-12)).mean(dim=1))
     impossible = excess.mean() > -known.mean() + CLEAR * error
     return torch.ones_like(none) if alike and not impossible else none
+
+
+def _is_told(observed: Tensor, simulated: Tensor) -> bool:
+    """Tell whether second moments could have shown noise that is not shared.
+
+    If all of ``x_obs - x_sim`` were such noise, both sides would vary alike.
+    """
+    residual = (observed - simulated).square().mean(dim=1)
+    if residual.mean() < 1e-8:
+        return True
+    excess = (observed.square() - simulated.square()).mean(dim=1) - residual
+    error = excess.std() / len(excess) ** 0.5
+    return bool(excess.mean() - 2 * error > -residual.mean() / 2)
 
 
 def _is_foreseen(x_obs: Tensor, x_sim: Tensor, codes: Tensor, noise: Tensor) -> bool:

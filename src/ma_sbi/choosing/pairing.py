@@ -23,6 +23,8 @@ PAIRED = 0.01
 CLEAR, UNCLEAR = 0.005, 0.05
 # Factor between the spreads of a column beyond which units differ, not reality.
 UNITS = 50.0
+# The same where x_obs and x_sim are otherwise copies, whose ranks agree so well.
+UNITS_OF_COPIES, COPIES = 5.0, 0.9
 # Columns are taken for reordered if so much of their correlation is found elsewhere.
 REORDERED = 0.5
 
@@ -44,6 +46,7 @@ class Pairing:
         order: For each column of x_obs the column of x_sim that it goes with, where that
             is clearly another one.
         units: Columns whose spreads differ by more than reality explains.
+        factor: By more than this factor.
     """
 
     p_value: float
@@ -51,6 +54,7 @@ class Pairing:
     swapped: bool | None = None
     order: tuple[int, ...] | None = None
     units: tuple[int, ...] = ()
+    factor: float = UNITS
 
     @property
     def are_pairs(self) -> bool:
@@ -85,7 +89,7 @@ class Pairing:
         if self.units:
             found.append(
                 "x_obs and x_sim seem to have different units: their spreads differ by "
-                f"more than a factor of {UNITS:g} in column"
+                f"more than a factor of {self.factor:g} in column"
                 f"{'s' if len(self.units) > 1 else ''} {', '.join(map(str, self.units))}."
             )
         return tuple(found)
@@ -112,10 +116,17 @@ def examine_pairs(
     """
     rng = generator(0 if seed is None else derive(seed, "pairs"))
     some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS].to(x_obs.device)
-    units = tuple(spreads_apart(x_obs, x_sim, UNITS))
+    units, factor = tuple(spreads_apart(x_obs, x_sim, UNITS)), UNITS
+    apart = spreads_apart(x_obs, x_sim, UNITS_OF_COPIES)
     x_obs, x_sim = (x[some].double().cpu() for x in (x_obs, x_sim))
     codes = codes[some].cpu().unique(return_inverse=True)[1]
     observed, simulated = (_centre(_ranks(x), codes) for x in (x_obs, x_sim))
+    if not units:
+        alike = (observed * simulated).mean(dim=0) / (
+            column_scale(observed) * column_scale(simulated)
+        )
+        units = tuple(column for column in apart if alike[column] > COPIES)
+        factor = UNITS_OF_COPIES
     shuffles = _within(codes, NUM_PERMUTATIONS, rng)
     return Pairing(
         _dependence_p_value(observed, simulated, codes, shuffles),
@@ -123,6 +134,7 @@ def examine_pairs(
         _are_swapped(x_obs, x_sim, codes, simulations, rng, seed),
         _other_order(observed, simulated),
         units,
+        factor,
     )
 
 
