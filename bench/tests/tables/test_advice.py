@@ -49,6 +49,14 @@ def test_there_are_at_least_two_hundred_worlds_of_every_kind():
     assert all(cell.settings["rows"] == 2000 for cell in cells)
 
 
+def test_a_quick_run_shows_no_world_of_the_table():
+    full, quick = (
+        {(cell.task, cell.settings["number"]) for cell in TABLE.cells(budget)}
+        for budget in (Budget(), Budget(quick=True))
+    )
+    assert not full & quick
+
+
 def test_a_cell_scores_the_advice_and_every_option():
     found = measured("few rows")
     options = {one.recipe for one in found if one.metric == LEAD}

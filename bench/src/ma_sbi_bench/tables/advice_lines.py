@@ -162,7 +162,7 @@ def _counted(
     """Count the verdicts of some worlds, and average what the advice gains."""
     verdicts = [one.verdict for one in judged]
     counts = {str(verdict): verdicts.count(verdict) for verdict in VERDICTS}
-    lost = [-min(0.0, *one.leads.values()) for one in judged]
+    lost = [max(0.0, -one.leads[one.best]) for one in judged]
     labels |= {"worlds": len(judged), **counts, "worst loss": f"{max(lost):.2f}"}
     # In worlds with outliers a gain is hundreds of nats: the median says more.
     gains = np.array([one.leads[NOTHING] for one in judged])
@@ -176,11 +176,11 @@ def _by_kind(judged: Sequence[Judged]) -> Iterator[Line]:
             yield _counted(BY_KIND, {"kind": kind, "what it is": about.words}, those)
 
 
+NUM_ROWS = {100: "30 to 99", 300: "100 to 299", 1000: "300 to 999", 2001: "1000 to 2000"}
+
+
 def _num_rows(world: DrawnWorld) -> str:
-    for most in (100, 300, 1000):
-        if world.num_rows < most:
-            return f"fewer than {most}"
-    return "1000 or more"
+    return next(words for end, words in NUM_ROWS.items() if world.num_rows < end)
 
 
 PROPERTIES: dict[str, Callable[[DrawnWorld], str]] = {
@@ -195,9 +195,10 @@ PROPERTIES: dict[str, Callable[[DrawnWorld], str]] = {
 
 
 def _by_given(judged: Sequence[Judged]) -> Iterator[Line]:
+    order = {words: end for end, words in NUM_ROWS.items()}
     for name, of in PROPERTIES.items():
         values = [of(one.world) for one in judged]
-        for value in sorted(set(values)):
+        for value in sorted(set(values), key=lambda one: (order.get(one, 0), one)):
             those = [one for one, its in zip(judged, values, strict=True) if its == value]
             yield _counted(BY_GIVEN, {"property": name, "value": value}, those)
 
