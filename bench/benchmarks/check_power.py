@@ -220,6 +220,18 @@ def share_found(test, make, n, grouped, given):
     }
 
 
+def as_markdown(table):
+    """Write shares in per cent, a column for each number of rows."""
+    index = ["test", "case", "to be found", "groups"]
+    shares = table.pivot_table("share", index, "n", sort=False)
+    lines = [f"| test | case | groups | {' | '.join(map(str, SIZES))} |", "|---" * 7 + "|"]
+    for (name, case, is_there, groups), row in shares.iterrows():
+        case = case if is_there else f"*{case}*"
+        values = " | ".join(f"{100 * share:.0f}" for share in row)
+        lines.append(f"| {name} | {case} | {groups} | {values} |")
+    return "\n".join(lines)
+
+
 def main(given):
     places = [
         (name, case, is_there, grouped, n, test, make)
@@ -243,7 +255,7 @@ def main(given):
         }
         for (name, case, is_there, grouped, n, *_), one in zip(places, found, strict=True)
     )
-    print(table.to_string())
+    print(as_markdown(table))
     if given.csv is not None:
         table.to_csv(given.csv, index=False)
 
