@@ -187,7 +187,7 @@ def advise(rows: Rows, given: Mapping[str, Any], seed: int | None) -> tuple[str,
         answer = check(rows.x_obs, rows.context, x_sim=rows.x_sim, seed=seed, **given)
     except ValueError as error:
         return f"refused: {error}", None
-    return f"{answer.verdict}: {answer.reasons[0]}", answer.corrector
+    return " ".join(f"{answer.verdict}: {answer.reasons[0]}".split()), answer.corrector
 
 
 def score(world: DrawnWorld, corrector: Any, fresh: Rows, name: str) -> Tensor:
