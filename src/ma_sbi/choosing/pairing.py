@@ -21,6 +21,8 @@ NUM_PERMUTATIONS = 499
 PAIRED = 0.01
 # Sides are taken for swapped if one test is as clear as this and the other is not at all.
 CLEAR, UNCLEAR = 0.005, 0.05
+# Rows of a context that tell its spread.
+FEWEST_OF_CONTEXT = 5
 # Factor between the spreads of a column beyond which units differ, not reality.
 UNITS = 50.0
 # The same where x_obs and x_sim are otherwise copies, whose ranks agree so well.
@@ -221,7 +223,35 @@ def _are_swapped(
         return _only_second([energy_p_value(x, pool, seed) for x in sides])
     if codes.max() == 0 or codes.max() + 1 > len(codes) / 2:
         return None
-    return _only_second([_context_p_value(_ranks(x), codes, rng) for x in sides])
+    swapped = _only_second([_context_p_value(_ranks(x), codes, rng) for x in sides])
+    return swapped or _is_more_even(x_obs, x_sim, codes) or swapped
+
+
+def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
+    """Tell whether contexts differ clearly less in x_obs than in x_sim.
+
+    In means and spreads, by the likelihood of Gaussians with and without contexts. Pairs
+    share what varies besides, so that the difference is seen in few rows.
+    """
+    kept = codes.bincount()[codes] >= FEWEST_OF_CONTEXT
+    codes = codes[kept].unique(return_inverse=True)[1]
+    if len(codes) == 0 or codes.max() == 0:
+        return False
+    count = codes.bincount().double()
+
+    def evidence(x: Tensor) -> float:
+        """Return what contexts add to the log likelihood."""
+        x = _ranks(x[kept])
+        member = torch.nn.functional.one_hot(codes).double()
+        mean = member.T @ x / count[:, None]
+        within = member.T @ (x - mean[codes]).square() / count[:, None]
+        whole = x.var(dim=0, correction=0)
+        ratio = whole.clamp(min=1e-12).log() - within.clamp(min=1e-12).log()
+        return (count[:, None] * ratio).sum().item() / 2
+
+    # By chance each is half of a chi-squared variable.
+    freedom = 2 * x_obs.shape[1] * int(codes.max())
+    return evidence(x_sim) - evidence(x_obs) > 2 + 2 * freedom**0.5
 
 
 def _only_second(p_values: list[float]) -> bool | None:

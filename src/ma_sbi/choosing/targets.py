@@ -49,10 +49,9 @@ class Target(ABC):
         return torch.full((1, len(rows)), -torch.inf, dtype=torch.float64)
 
 
-def robust(scores: Tensor, floor: Tensor) -> Tensor:
-    """Allow for rows that no correction explains; the result is finite."""
-    share = torch.tensor(UNEXPLAINED).to(scores)
-    both = torch.logaddexp((1 - share).log() + scores, share.log() + floor)
+def robust(scores: Tensor, floor: Tensor, share: float = UNEXPLAINED) -> Tensor:
+    """Allow for a share of rows that no correction explains; the result is finite."""
+    both = torch.logaddexp(math.log1p(-share) + scores, math.log(share) + floor)
     return both.clamp(min=LEAST_SCORE)
 
 

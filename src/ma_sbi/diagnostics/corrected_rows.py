@@ -52,10 +52,11 @@ class CorrectedRows(BaseCorrector):
             log_weight.append(torch.cat([one.log_weight, gap]).double().cpu())
             log_abs_det.append(torch.cat([one.log_abs_det, 0 * gap.exp()]).double().cpu())
         order = np.argsort(np.concatenate(rows), kind="stable")
-        candidates = Corrections(
-            *(torch.cat(each, dim=1)[:, order] for each in (x, log_weight, log_abs_det))
-        )
-        return cls(np.concatenate(rows)[order], candidates)
+        parts_in_order = [
+            torch.cat(each, dim=1)[:, order] for each in (x, log_weight, log_abs_det)
+        ]
+        joined = Corrections(parts_in_order[0], parts_in_order[1], parts_in_order[2])
+        return cls(np.concatenate(rows)[order], joined)
 
     def draw(self, seed: int | None) -> Tensor:
         """Draw one candidate of each row, shape ``(num_rows, dim_x)``."""

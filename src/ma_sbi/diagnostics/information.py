@@ -480,22 +480,22 @@ def _run(subject: Subject) -> Information:
 
 
 def _draw(check: Findings) -> Picture | None:
-    """Draw the information with its interval, beside the null and the break-even."""
-    from ma_sbi.display.drawing import AFTER, BEFORE, INK, OTHER, side_by_side
+    """Draw the information with its interval, and what is tested beside its null."""
+    from ma_sbi.display.drawing import AFTER, BEFORE, INK, side_by_side
 
-    found, weak = check.found("information"), check.found("weak_context")
+    found = check.found("information")
     if found is None:
         return None
     figure, (ax,) = side_by_side(1.9)
     ax.barh(0, found.value, 0.5, color=AFTER, alpha=0.85)
     error = np.abs(np.array([[found.low], [found.high]]) - found.value)
     ax.errorbar(found.value, 0, xerr=error, fmt="none", ecolor=INK, capsize=4, lw=1)
-    ax.axvline(found.null_quantile, color=BEFORE, lw=1.6, ls="--", label="chance (95 %)")
-    right = max(found.high, found.null_quantile)
-    if weak is not None:
-        label = "break-even of a fitted shift"
-        ax.axvline(weak.min_information, color=OTHER, lw=1.6, ls=":", label=label)
-        right = max(right, weak.min_information)
+    # The statistic need not be the estimate: only it may be compared with its quantile.
+    ax.plot(found.statistic, 0, "D", color=BEFORE, ms=6, label="what is tested")
+    ax.axvline(
+        found.null_quantile, color=BEFORE, lw=1.6, ls="--", label="its 95 % by chance"
+    )
+    right = max(found.high, found.null_quantile, found.statistic)
     if np.isfinite(found.upper_bound) and found.upper_bound > 0:
         right = max(right, found.upper_bound)
         ax.axvline(found.upper_bound, color=INK, lw=1, label="largest possible")
@@ -504,8 +504,9 @@ def _draw(check: Findings) -> Picture | None:
     figure.legend(loc="outside upper center", ncols=3)
     return Picture(
         "Information of the context on the departure",
-        "Mutual information with its 95 % interval. Left of the dashed line it may be "
-        "chance; left of the dotted one a shift per context costs more than it gains.",
+        "Mutual information with its 95 % interval. The diamond is the statistic that is "
+        f"tested, the dashed line what it exceeds in 5 % of permutations "
+        f"(p = {found.p_value:.2g}).",
         figure,
     )
 

@@ -186,8 +186,8 @@ class Subject:
     def some(self, most: int, purpose: str) -> Corrected:
         """Choose rows for a posterior, with their correction if there is one."""
         if self.corrected is None:
-            rows = self.choose(most, purpose)
-            return Corrected(rows, self.take(rows), None)
+            some = self.choose(most, purpose)
+            return Corrected(some, self.take(some), None)
         place = self.corrected.rows.choose(most, purpose)
         positions, rows, drawn = self.corrected
         assert drawn is not None  # noqa: S101

@@ -47,7 +47,7 @@ class Thresholds:
     swapped: float = 0.005
     dependence: float = 0.05
     unusual: float = 0.01
-    mmd_worse: float = 0.02
+    mmd_worse: float = 0.1
     outside_range: float = 0.01
     slopes: float = 0.02
     coverage_slack: float = 0.05
