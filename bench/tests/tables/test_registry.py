@@ -33,6 +33,7 @@ EXPECTED = {
     "unseen_words",
     "unpaired",
     "structural",
+    "advice",
     "continuous_context",
     "noisy_context",
     "index_or_text",
@@ -47,7 +48,7 @@ EXPECTED = {
     "instructions",
 }
 # Of these the paper has nothing.
-OURS = {"never_worse", "structural", "unpaired", "unseen_words"}
+OURS = {"advice", "never_worse", "structural", "unpaired", "unseen_words"}
 every = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))
 
 

@@ -14,6 +14,7 @@ from ma_sbi_bench.plots import Figures
 from ma_sbi_bench.real.covid import table as covid
 from ma_sbi_bench.real.instructions import table as instructions
 from ma_sbi_bench.tables import (
+    advice_lines,
     channels,
     compute,
     exclusion,
@@ -64,6 +65,7 @@ OTHERS = {
     "unseen_words": Presentation(unseen_words_lines.lines),
     "unpaired": Presentation(unpaired.lines),
     "structural": Presentation(structural.lines),
+    "advice": Presentation(advice_lines.lines),
     "compute": Presentation(compute.lines),
     "covid": Presentation(covid.lines, covid.figures),
     "instructions": Presentation(instructions.lines, instructions.figures),

@@ -14,6 +14,7 @@ from ma_sbi_bench.real.covid.table import COVID
 from ma_sbi_bench.real.instructions.table import INSTRUCTIONS
 from ma_sbi_bench.tables import methods_compared as compared
 from ma_sbi_bench.tables import sweeps
+from ma_sbi_bench.tables.advice import Advice
 from ma_sbi_bench.tables.channels import Channels
 from ma_sbi_bench.tables.compute import Compute
 from ma_sbi_bench.tables.exclusion import ExclusionTable
@@ -60,6 +61,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         UnseenWords(),
         Unpaired(),
         Structural(),
+        Advice(),
         sweeps.NOISY_CONTEXT,
         sweeps.INDEX_OR_TEXT,
         compared.UNSEEN_REGIMES,
