@@ -318,6 +318,33 @@ def test_numbers_that_are_not_whole_are_not_rounded():
     torch.testing.assert_close(corrector.correct(pool + 5, "-"), pool, atol=0.05, rtol=0)
 
 
+@pytest.mark.parametrize(("middle", "scale"), [(0.0, 1e-3), (1.0, 1e-3), (0.0, 1e-8)])
+def test_small_numbers_are_not_rounded(middle, scale):
+    x_sim, pool, new = (
+        middle + scale * normal(num, 3, num).abs().double() for num in (100, 1000, 50)
+    )
+    corrector = ForwardCorrector(pool).fit(["-"] * 100, x_sim + 2 * scale, x_sim)
+    corrected = corrector.correct(new + 2 * scale, "-").double()
+    torch.testing.assert_close(
+        corrected, new, atol=max(1e-3 * scale, 2e-7 * middle), rtol=0
+    )
+
+
+def test_a_column_of_large_numbers_beside_counts_is_not_rounded():
+    counts = torch.poisson(torch.full((900, 3), 4.0), generator=torch.manual_seed(0))
+    pressure = 101_325 + 0.2 * normal(900, 1, 0)
+    x = torch.cat([counts, pressure], dim=1)
+    corrector = ForwardCorrector(x[100:]).fit(["-"] * 100, x[:100] + 5, x[:100])
+    torch.testing.assert_close(corrector.correct(x + 5, "-"), x, atol=0.05, rtol=0)
+
+
+def test_an_observation_far_above_all_logarithms_has_finite_candidates():
+    counts = torch.poisson(torch.full((900, 3), 4.0), generator=torch.manual_seed(0))
+    x = counts.log1p()
+    corrector = ForwardCorrector(x[100:]).fit(["-"] * 100, x[:100] / 2, x[:100])
+    assert corrector.corrections([[1000.0, 1.0, 1.0]], "-").x.isfinite().all()
+
+
 def test_fewer_simulations_than_candidates_will_do():
     data = pairs(lambda x: x / (1 + x.abs()))
     corrector = ForwardCorrector(normal(500, 3, 9), num_candidates=200).fit(*data)

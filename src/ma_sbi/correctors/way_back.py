@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -48,10 +48,10 @@ NUM_JUDGED = 50
 MOST_NOISE = 10.0
 # Candidates that are moved at the same time, to bound the memory.
 ROWS_AT_ONCE = 20_000
-# Relative precision of counts whose logarithms were kept in single precision, and how near
-# to whole numbers all must be to be counts.
-PRECISION = 1e-6
-WHOLE_IF_NEARER = 0.01
+# Relative precision of counts whose logarithms were kept in single precision, and the
+# rounding from which it does not show whether numbers are whole.
+PRECISION = 2e-6
+MOST_ROUNDING = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +126,9 @@ class Imagined:
     @cached_property
     def _round(self) -> Callable[[Tensor], Tensor]:
         """Make candidates what simulations are: whole numbers, or logarithms of them."""
-        for space in (PLAIN, COUNTS_OF_LOGARITHMS):
-            if space.suits(self.x_sim) and _are_whole(space, self.x_sim):
-                return lambda x: space.back(space.into(x).round())
+        for space, precision in ((PLAIN, 0.0), (COUNTS_OF_LOGARITHMS, PRECISION)):
+            if space.suits(self.x_sim) and _are_whole(space.into(self.x_sim), precision):
+                return partial(_rounded, space)
         return lambda x: x
 
     @property
@@ -209,13 +209,18 @@ class Imagined:
         return ((x - y) / self._regression.unit).square().mean(dim=-1)
 
 
-def _are_whole(space: Space, x: Tensor) -> bool:
-    """Tell whether numbers are whole, as far as their precision shows it."""
+def _are_whole(u: Tensor, precision: float) -> bool:
+    """Tell whether numbers are whole, as far as their relative precision shows it."""
+    rounding = precision * u.abs()
+    shows = rounding < MOST_ROUNDING
+    whole = (u - u.round()).abs() <= rounding
+    return bool(shows.double().mean() > 0.5) and bool(whole[shows].all())
+
+
+def _rounded(space: Space, x: Tensor) -> Tensor:
+    """Round in a space; what is too large for it stays as it is."""
     u = space.into(x)
-    rounding = PRECISION * u.abs()
-    shows = rounding < WHOLE_IF_NEARER
-    away = (u - u.round()).abs()[shows]
-    return bool(shows.double().mean() > 0.5) and bool(away.max() < WHOLE_IF_NEARER)
+    return torch.where(u.isfinite(), space.back(u.round()), x)
 
 
 def _ends(x: Tensor) -> Tensor:
