@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["column_scale", "median_distance", "spreads_apart"]
+__all__ = ["column_scale", "median_distance", "ranges_apart", "spreads_apart"]
 
 # Rows from which a spread is measured.
 MOST_ROWS = 10_000
@@ -42,6 +42,23 @@ def median_distance(points: Tensor) -> float:
     distance = torch.pdist(points[~points.isnan().any(dim=1)])
     distance = distance[distance > 0]
     return distance.median().item() if len(distance) else 1.0
+
+
+def ranges_apart(x: Tensor, y: Tensor) -> list[int]:
+    """Find columns in which no row of x is near the range of y.
+
+    Near is half of the range: a few rows beyond the largest are chance, or the rounding of
+    a constant.
+
+    Example:
+        >>> x = torch.arange(20.0).reshape(10, 2)
+        >>> ranges_apart(x, x + torch.tensor([5.0, 100.0]))
+        [1]
+    """
+    low, high = y.aminmax(dim=0)
+    far = (high - low) / 2 + 1e-6 * torch.maximum(low.abs(), high.abs())
+    near = ((x >= low - far) & (x <= high + far)).any(dim=0)
+    return (~near).nonzero().flatten().tolist()
 
 
 def spreads_apart(x: Tensor, y: Tensor, factor: float) -> list[int]:

@@ -89,6 +89,13 @@ def test_a_spread_that_no_shift_explains_is_named(scale):
         fit_corrector(["a", "b"] * 30, scale * simulate(60), simulations=pool, seed=0)
 
 
+def test_observations_far_from_every_simulation_are_named():
+    pool = simulate(2000)
+    with pytest.warns(MatchingAssumption, match="do not overlap: in column 0"):
+        far = fit_corrector(["a", "b"] * 30, simulate(60) - 273, simulations=pool, seed=0)
+    assert any("do not overlap" in said for said in far.why.reasons)
+
+
 def test_what_is_assumed_without_pairs_is_said():
     with pytest.warns(MatchingAssumption, match="a true effect is removed"):
         found = fit(20, simulations=simulate(2000))

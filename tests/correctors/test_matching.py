@@ -111,6 +111,17 @@ def test_every_fit_states_its_assumption(loss):
 
 
 @every_loss
+def test_observations_far_from_every_simulation_are_warned_of(loss):
+    world, pool = pools(40)
+    with pytest.warns(MatchingAssumption, match=r"do not overlap: in column 0 .* units"):
+        matching(loss).fit(world.context, world.x_obs - 273, simulations=pool)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        matching(loss).fit(world.context, world.x_obs, simulations=pool)
+    assert not any("do not overlap" in str(one.message) for one in said)
+
+
+@every_loss
 def test_a_difference_in_theta_is_moved_into_the_departure(loss):
     # No departure at all, but theta is larger in one regime: matching removes that.
     rng = torch.Generator().manual_seed(0)

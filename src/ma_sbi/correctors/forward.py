@@ -23,7 +23,7 @@ from ma_sbi.correctors.unseen import SeenContexts, Unseen
 from ma_sbi.correctors.way_back import Imagined
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
-from ma_sbi.scaling import spreads_apart
+from ma_sbi.scaling import ranges_apart, spreads_apart
 from ma_sbi.validation import as_count, as_matrix, as_pairs, as_pools
 
 __all__ = [
@@ -209,13 +209,10 @@ def why_unusable(x_sim: Tensor, simulations: Tensor) -> str:
             f"{len(simulations)} simulations are too few to invert a departure on: at "
             f"least {FEWEST_SIMULATIONS} are needed"
         )
-    low, high = (f(simulations, dim=0) for f in (torch.amin, torch.amax))
-    # A few rows beyond the largest simulation are chance, or the rounding of a constant.
-    far = (high - low) / 2 + 1e-6 * torch.maximum(low.abs(), high.abs())
-    apart = ~((x_sim >= low - far) & (x_sim <= high + far)).any(dim=0)
-    if not apart.any():
+    columns = ranges_apart(x_sim, simulations)
+    if not columns:
         return ""
-    ranges = _ranges(x_sim, simulations, int(apart.nonzero()[0]))
+    ranges = _ranges(x_sim, simulations, columns[0])
     return f"simulations do not overlap with x_sim{ranges}"
 
 

@@ -18,7 +18,7 @@ from ma_sbi.correctors.likelihood import FEWEST_ROWS, ShiftLikelihood
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import generator
-from ma_sbi.scaling import column_scale, spreads_apart
+from ma_sbi.scaling import column_scale, ranges_apart, spreads_apart
 
 __all__ = ["Loss", "Matching", "MatchingAssumption", "MatchingCorrector"]
 
@@ -255,7 +255,7 @@ def _closest_shift(
 
 
 def about_units(x_obs: Tensor, codes: Tensor, simulations: Tensor) -> str:
-    """Say that observations of a context spread unlike simulations; nothing if they do not.
+    """Say that observations lie, or spread, unlike simulations; nothing if they do not.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``.
@@ -266,9 +266,19 @@ def about_units(x_obs: Tensor, codes: Tensor, simulations: Tensor) -> str:
     total = x_obs.new_zeros(len(count), x_obs.shape[1]).index_add_(0, codes, x_obs)
     within = x_obs - (total / count.clamp(min=1)[:, None])[codes]
     columns = spreads_apart(within, simulations, MOST_APART)
-    if not columns or len(x_obs) < FEWEST_COMPARED:
+    if columns and len(x_obs) >= FEWEST_COMPARED:
+        return (
+            "within a context, observations spread far more or less than simulations "
+            f"(column {columns[0]}), which no shift explains; are units or columns mixed "
+            "up?"
+        )
+    columns = ranges_apart(x_obs, simulations)
+    if not columns:
         return ""
+    ours, theirs = (part[:, columns[0]].aminmax() for part in (x_obs, simulations))
     return (
-        "within a context, observations spread far more or less than simulations (column "
-        f"{columns[0]}), which no shift explains; are units or columns mixed up?"
+        f"observations and simulations do not overlap: in column {columns[0]} observations "
+        f"lie between {ours.min:g} and {ours.max:g}, simulations between {theirs.min:g} "
+        f"and {theirs.max:g}, and all of that is taken for a departure; are units or "
+        "columns mixed up?"
     )
