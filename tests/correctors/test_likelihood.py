@@ -161,8 +161,14 @@ def test_observations_with_other_columns_are_refused():
 
 @pytest.mark.parametrize(
     "change",
-    [lambda x: x + 5, lambda x: (x + 5) / 100, lambda x: x.flip(1)],
-    ids=["another place", "other units", "columns mixed up"],
+    [
+        lambda x: x + 5,
+        lambda x: x + 100,
+        lambda x: x - 1000,
+        lambda x: (x + 5) / 100,
+        lambda x: x.flip(1),
+    ],
+    ids=["another place", "far away", "farther", "other units", "columns mixed up"],
 )
 def test_a_density_of_other_simulations_is_refused(change):
     normal = Normal(torch.tensor([0.0, 3.0]), torch.tensor([1.0, 0.5]))

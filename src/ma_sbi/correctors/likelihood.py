@@ -39,6 +39,11 @@ MOST_CURVED = 5000
 RIPPLE = 0.1
 # Shift of the simulations themselves, in standard deviations, that no bias explains.
 MOST_AWAY = 1.0
+# Part of the information that the mean gradient may be: without a shift it is zero, and
+# from ten standard deviations on, all gradients point one way. Told by so many simulations
+# of each column.
+MOST_ONE_WAY = 0.99
+FEWEST_PER_COLUMN = 10
 # Least curvature, in units of the information: it must be positive.
 LEAST_CURVATURE = 0.1
 
@@ -169,6 +174,14 @@ class ShiftLikelihood:
         # A column that hardly matters must not make a step infinite.
         least = torch.diag(1e-6 / column_scale(simulations).square())
         information = gradient.T @ gradient / len(gradient) + least
+        # So far away, a climb would stop long before it arrived.
+        mean = gradient.mean(dim=0)
+        one_way = (mean @ torch.linalg.solve(information, mean)).item()
+        if one_way > MOST_ONE_WAY and len(gradient) >= FEWEST_PER_COLUMN * len(mean):
+            raise ValueError(
+                "density is not that of the simulations: all of them would be more "
+                "probable far away, on the same side; are units or columns mixed up?"
+            )
         curvature = _curvature(bounded, simulations[:MOST_CURVED], information)
         zero = torch.zeros_like(simulations[:1])
         biased = cls(bounded, simulations, zero[0], information, curvature)
