@@ -274,6 +274,10 @@ def plan_corrector(
         blurred=blurred,
     )
     choice = weigh(held_out)
+    if len(known) > 1 and not choice.seen[~(forward & plain)].any():
+        reasons.append(
+            "no departure was seen to differ between contexts: what is chosen reads none"
+        )
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     if density is not None and not data.paired:
         reasons.append(
