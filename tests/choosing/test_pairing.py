@@ -185,3 +185,35 @@ def test_nothing_is_said_of_pairs():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit_corrector(notes(codes), x_obs, x_sim, seed=0)
+
+
+def control_run(at, num=60, num_simulations=10):
+    """Controls at settings, which read 1 too high on every other day."""
+    rng = torch.Generator().manual_seed(1)
+    codes = torch.arange(num) % 2
+    x_obs = at + 0.3 * torch.randn(num, 2, generator=rng) + codes[:, None]
+    noise = 0.3 * torch.randn(num, num_simulations, 2, generator=rng)
+    return notes(codes), x_obs, at[:, None] + noise
+
+
+DEPEND_ON_X = {"affine", "affine by regression", "learned forwards"}
+
+
+def test_what_depends_on_x_is_not_learned_at_one_setting():
+    at_one = torch.tensor([[0.5, -0.5]]).expand(60, -1)
+    found = fit_corrector(*control_run(at_one), seed=0)
+    assert not DEPEND_ON_X & {one.name for one in found.why.tried}
+    assert any("at one setting" in said for said in found.why.reasons)
+    # Elsewhere it shifts as it does there.
+    x = torch.tensor([[-2.0, 2.0]])
+    error = 0.3 * (1 / 30 + 1 / 300) ** 0.5
+    torch.testing.assert_close(
+        found.correct(x, "regime 1"), x - 1, atol=4 * error, rtol=0.0
+    )
+
+
+def test_what_depends_on_x_is_tried_at_several_settings():
+    rng = torch.Generator().manual_seed(0)
+    found = fit_corrector(*control_run(torch.randn(60, 2, generator=rng)), seed=0)
+    assert {"affine", "affine by regression"} <= {one.name for one in found.why.tried}
+    assert not any("at one setting" in said for said in found.why.reasons)

@@ -64,6 +64,15 @@ class Pairing:
         return self.p_value <= PAIRED or self.only_noise
 
     @property
+    def at_one_setting(self) -> bool:
+        """Whether x_sim seems to be simulated at one setting, with noise of its own.
+
+        It varies by no more than its noise, and x_obs does not depend on it: such rows say
+        nothing of how a departure depends on x.
+        """
+        return self.only_noise and self.p_value > PAIRED
+
+    @property
     def mistakes(self) -> tuple[str, ...]:
         """What is wrong with rows that no other use of them would mend."""
         return self.problems if self.are_pairs else self.problems[1:]
