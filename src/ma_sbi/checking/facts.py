@@ -51,6 +51,7 @@ class Facts:
         problems: What is wrong with the rows as they were given, in sentences.
         paired: Whether rows of x_obs and x_sim are pairs; None without x_sim.
         pair_p_value: Of the test whether they depend on each other, if that was asked.
+        direction_told: Whether the rows tell which side is x_obs and which x_sim.
         leak: Whether the context depends on theta.
         leak_detail: The same in a sentence, with its numbers.
         cannot: Why no correction could be judged, in a sentence.
@@ -86,6 +87,7 @@ class Facts:
     problems: tuple[str, ...] = ()
     paired: bool | None = True
     pair_p_value: float | None = None
+    direction_told: bool = True
     leak: Leak = "untested"
     leak_detail: str = ""
     cannot: str = ""
@@ -166,6 +168,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "problems": (() if pairing is None else pairing.mistakes) or _swapped(subject),
             "num_outliers": judgement.num_outliers,
             "pair_p_value": None if pairing is None else pairing.p_value,
+            "direction_told": pairing is None or pairing.swapped is not None,
             "is_population": judgement.is_population,
             "is_noise": judgement.is_noise,
             "contexts_p_value": judgement.contexts_p_value,

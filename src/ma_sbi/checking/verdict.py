@@ -309,6 +309,11 @@ def _not_checked(facts: Facts) -> tuple[str, ...]:
     found = []
     if facts.leak == "untested" and not facts.problems:
         found.append(facts.leak_detail)
+    if not facts.direction_told and not facts.problems:
+        found.append(
+            "Which side is which: nothing in these rows would show that x_obs and x_sim "
+            "are swapped."
+        )
     if not facts.posterior:
         found.append("What becomes of the parameters: there is no posterior.")
     elif not facts.theta_known:
