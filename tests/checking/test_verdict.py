@@ -29,6 +29,11 @@ FINE = Facts(
 REFUSED = {
     "problems": {"problems": ("x_obs and x_sim seem to be swapped.",)},
     "leak": {"leak": "found", "leak_detail": "It depends on theta.", "paired": None},
+    "perhaps inferred from x_obs": {
+        "leak": "found",
+        "leak_detail": "It depends on theta.",
+        "chosen": "common",
+    },
     "nothing to compare": {"gain": None, "chosen": None, "cannot": "There is nothing."},
     "no gain": {"chosen": None, "gain": Score(0.01, 0.02)},
     "perhaps noise": {"chosen": None, "is_noise": True},

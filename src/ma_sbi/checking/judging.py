@@ -301,7 +301,7 @@ def _compare(
         len(subject.x_obs) - len(plan.kept),
         unjudged and subject.x_sim is not None and subject.simulations is None,
         unjudged,
-        _elsewhere(subject, target) if by_posterior else None,
+        _elsewhere(subject, target) if isinstance(target, Parameters) else None,
     )
 
 

@@ -81,7 +81,7 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
             "Nothing that is learned from such rows can be trusted: mend them, and check "
             "again.",
         ]
-    if facts.leak == "found" and facts.paired is not True and facts.chosen != "common":
+    if facts.leak == "found" and not _is_harmless(facts):
         return "do not use", [
             facts.leak_detail,
             "Correcting by a context that depends on theta removes a true effect.",
@@ -106,6 +106,19 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if doubts:
         return "use with care", reasons + doubts
     return "use", [*reasons, facts.leak_detail]
+
+
+def _is_harmless(facts: Facts) -> bool:
+    """Tell whether a context that depends on theta leaves a correction right.
+
+    Pairs show the departure row by row. But x_sim that was inferred from x_obs depends on
+    the context, too, by the departure that it contains; given x_obs, the context then adds
+    nothing. Without pairs, what all contexts have in common may be used.
+    """
+    if facts.paired is not True:
+        return facts.chosen == "common"
+    by_context = facts.chosen == "by context" and facts.adds is not None
+    return by_context and facts.adds is not None and facts.adds.low > 0
 
 
 # Sentences, each made of the figures that it states.
@@ -243,7 +256,7 @@ def _doubts(facts: Facts) -> list[str]:
     if facts.leak == "found" and facts.paired:
         doubts.append(
             "Pairs show the departure row by row, so that a true effect is not removed, if "
-            "x_sim was simulated at the true inputs and not at what was inferred from x_obs."
+            "x_sim was simulated at the true inputs, not at those inferred from x_obs."
         )
     doubts += [*facts.failures, *_unseen(facts)]
     if facts.paired is False:
