@@ -140,7 +140,8 @@ WORLDS = {
     "swapped": (shifted, swapped, NOT),
     "other columns": (shifted, other_columns, NOT),
     "other units": (nothing, other_units, NOT),
-    "a control run": (shifted, control, BY_CONTEXT),
+    # Without a posterior nothing tells noise: x_sim is a pool, perhaps of other theta.
+    "a control run": (shifted, control, (*BY_CONTEXT, *NOT)),
     "filler": (filler, None, COMMON),
     "one in ten": (one_in_ten, None, USED),
     "outliers": (outliers, None, USED),
@@ -182,6 +183,17 @@ def test_following_the_advice_does_no_harm(world, with_posterior):
     assert (answer.corrector is None) == (answer.verdict == "do not use")
     gain, error = followed(answer, depart, seed=2)
     assert gain > -HARM - 2 * error, answer
+
+
+def test_a_control_run_whose_noise_is_known_is_used():
+    rows = Rows(150, seed=1)
+    shifted(rows)
+    control(rows)
+    answer = ma_sbi.check(
+        rows.x_obs, rows.context, x_sim=rows.x_sim, posterior=exact(), seed=0
+    )
+    assert answer.verdict in BY_CONTEXT, answer
+    assert followed(answer, shifted, seed=2)[0] > 0
 
 
 def test_what_fit_corrector_gains_is_not_left_lying():

@@ -28,7 +28,12 @@ FINE = Facts(
 
 REFUSED = {
     "problems": {"problems": ("x_obs and x_sim seem to be swapped.",)},
-    "leak": {"leak": "found", "leak_detail": "It depends on theta."},
+    "leak": {"leak": "found", "leak_detail": "It depends on theta.", "paired": None},
+    "perhaps inferred from x_obs": {
+        "leak": "found",
+        "leak_detail": "It depends on theta.",
+        "chosen": "common",
+    },
     "nothing to compare": {"gain": None, "chosen": None, "cannot": "There is nothing."},
     "no gain": {"chosen": None, "gain": Score(0.01, 0.02)},
     "perhaps noise": {"chosen": None, "is_noise": True},
@@ -36,7 +41,11 @@ REFUSED = {
         "chosen": None,
         "is_population": True,
         "pair_p_value": 0.3,
-        "contexts_p_value": 0.2,
+    },
+    "another population": {
+        "chosen": None,
+        "elsewhere_p_value": 0.001,
+        "gain": Score(0.05, 0.02),
     },
     "harm": {"chosen": None, "gain": Score(-0.5, 0.02)},
     "less like simulations": {"mmd": Change(0.005, 0.517), "likeness": Change(0.3, 1e-9)},
@@ -44,6 +53,7 @@ REFUSED = {
 }
 
 DOUBTS = {
+    "a leak with pairs": {"leak": "found", "leak_detail": "It depends on theta."},
     "a leak that was not tested": {"leak": "untested", "leak_detail": "Not tested."},
     "a leak that may be there": {"leak": "suspected", "leak_detail": "p = 0.005."},
     "pools": {"paired": False, "pair_p_value": 0.4},
@@ -130,3 +140,10 @@ def test_the_page_of_the_documentation_names_every_verdict():
     page = Path(__file__).parents[2] / "docs" / "how_to" / "check.md"
     text = page.read_text(encoding="utf-8")
     assert all(f"**{verdict}**" in text for verdict in VERDICTS)
+
+
+def test_without_pairs_at_most_the_common_part_is_used():
+    facts = replace(FINE, chosen="common", may_leak=True, paired=None)
+    decision = decide(facts)
+    assert decision.verdict == "use the marginal part only"
+    assert any("between contexts may be theta" in said for said in decision.reasons)

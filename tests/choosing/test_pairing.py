@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from ma_sbi import fit_corrector
-from ma_sbi.choosing.pairing import PAIRED, NotPaired, _centred, examine_pairs
+from ma_sbi.choosing.pairing import (
+    PAIRED,
+    NotPaired,
+    _are_swapped,
+    _centre,
+    _centred,
+    _other_order,
+    _ranks,
+    examine_pairs,
+)
 
 SHIFTS = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
 NUM_SETS = 60
@@ -95,7 +104,8 @@ def test_sides_that_are_swapped_are_told_by_the_context():
     assert examine_pairs(x_obs, x_sim, codes).swapped is False
     assert examine_pairs(x_sim, x_obs, codes).swapped is True
     one = torch.zeros_like(codes)
-    assert examine_pairs(x_sim, x_obs, one).swapped is None
+    # A shift that is the same in all rows leaves nothing to tell them by.
+    assert examine_pairs(x_sim, x_sim + 1, one).swapped is None
 
 
 def test_sides_that_are_swapped_are_told_by_simulations():
@@ -185,3 +195,117 @@ def test_nothing_is_said_of_pairs():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit_corrector(notes(codes), x_obs, x_sim, seed=0)
+
+
+def control_run(at, num=60, num_simulations=10):
+    """Controls at settings, which read 1 too high on every other day."""
+    rng = torch.Generator().manual_seed(1)
+    codes = torch.arange(num) % 2
+    x_obs = at + 0.3 * torch.randn(num, 2, generator=rng) + codes[:, None]
+    noise = 0.3 * torch.randn(num, num_simulations, 2, generator=rng)
+    return notes(codes), x_obs, at[:, None] + noise
+
+
+DEPEND_ON_X = {"affine", "affine by regression", "learned forwards"}
+
+
+def test_what_depends_on_x_is_not_learned_at_one_setting():
+    at_one = torch.tensor([[0.5, -0.5]]).expand(60, -1)
+    found = fit_corrector(*control_run(at_one), seed=0)
+    assert not DEPEND_ON_X & {one.name for one in found.why.tried}
+    assert any("at one setting" in said for said in found.why.reasons)
+    # Elsewhere it shifts as it does there.
+    x = torch.tensor([[-2.0, 2.0]])
+    error = 0.3 * (1 / 30 + 1 / 300) ** 0.5
+    torch.testing.assert_close(
+        found.correct(x, "regime 1"), x - 1, atol=4 * error, rtol=0.0
+    )
+
+
+def test_what_depends_on_x_is_tried_at_several_settings():
+    rng = torch.Generator().manual_seed(0)
+    found = fit_corrector(*control_run(torch.randn(60, 2, generator=rng)), seed=0)
+    assert {"affine", "affine by regression"} <= {one.name for one in found.why.tried}
+    assert not any("at one setting" in said for said in found.why.reasons)
+
+
+def columns_of_one_theta(seed, num=60, dim=4, noise=0.4):
+    """Simulations whose columns are correlated, in pairs with and without its noise."""
+    rng = torch.Generator().manual_seed(seed)
+    theta = torch.randn(num, 1, generator=rng, dtype=torch.float64)
+    own, other = (
+        theta + noise * torch.randn(num, dim, generator=rng, dtype=torch.float64)
+        for _ in range(2)
+    )
+    return own, other, torch.arange(num) % 3
+
+
+def test_a_few_columns_moved_among_many():
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(80, 8, generator=rng, dtype=torch.float64)
+    moved = x_sim[:, [0, 1, 5, 3, 4, 2, 6, 7]]
+    codes = torch.zeros(80, dtype=torch.long)
+    assert examine_pairs(x_sim + 1, moved, codes).order == (0, 1, 5, 3, 4, 2, 6, 7)
+
+
+def test_columns_that_are_correlated_and_moved():
+    x_sim, _, codes = columns_of_one_theta(0)
+    assert examine_pairs(x_sim + 1, x_sim[:, [1, 0, 2, 3]], codes).order == (1, 0, 2, 3)
+
+
+def lagged(x, amount):
+    return (1 - amount) * x + amount * torch.cat([x[:, :1], x[:, :-1]], dim=1)
+
+
+def test_columns_in_the_same_order_are_left_alone():
+    def alike(seed):
+        own, other, codes = columns_of_one_theta(seed)
+        strangers = torch.randn(
+            60, 4, generator=torch.Generator().manual_seed(seed), dtype=own.dtype
+        )
+        return [
+            (own + codes[:, None], own),
+            (own, other),
+            (own, strangers),
+            *((lagged(x, 0.8), x) for x in (own, strangers)),
+        ], codes
+
+    for seed in range(NUM_SETS):
+        sides, codes = alike(seed)
+        for x_obs, x_sim in sides:
+            scores = (_centre(_ranks(x), codes) for x in (x_obs, x_sim))
+            assert _other_order(*scores) is None
+
+
+def by_number(seed, num=45, own_noise=0.0):
+    """A shift that grows with a number which hardly repeats."""
+    rng = torch.Generator().manual_seed(seed)
+    number = 2 * torch.rand(num, 1, generator=rng, dtype=torch.float64) - 1
+    theta = torch.randn(num, 3, generator=rng, dtype=torch.float64)
+    noise = own_noise * torch.randn(num, 3, generator=rng, dtype=torch.float64)
+    shift = torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64)
+    return theta + number * shift + noise, theta, torch.arange(num)
+
+
+def test_what_is_added_tells_which_side_is_which():
+    found = []
+    for seed in range(20):
+        x_obs, x_sim, codes = by_number(seed)
+        right, wrong = (
+            _are_swapped(*sides, codes, None, None, 0)
+            for sides in ((x_obs, x_sim), (x_sim, x_obs))
+        )
+        assert right is not True
+        assert wrong is not False
+        found.append(bool(wrong))
+    # Independence is not seen to one side in 95 %, in 90 % by both tests that ask for it.
+    assert sum(found) > 20 * 0.9 - 4 * (20 * 0.9 * 0.1) ** 0.5
+
+
+def test_noise_of_two_sides_leaves_the_direction_unknown():
+    told = 0
+    for seed in range(NUM_SETS):
+        first, second, codes = columns_of_one_theta(seed)
+        told += _are_swapped(first, second, torch.arange(len(codes)), None, None, 0) is True
+    # Clear to one side only, by two standard errors, is rarer than either.
+    assert told <= 0.02 * NUM_SETS + 3 * (0.02 * NUM_SETS) ** 0.5

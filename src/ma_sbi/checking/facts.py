@@ -51,13 +51,15 @@ class Facts:
         problems: What is wrong with the rows as they were given, in sentences.
         paired: Whether rows of x_obs and x_sim are pairs; None without x_sim.
         pair_p_value: Of the test whether they depend on each other, if that was asked.
+        direction_told: Whether the rows tell which side is x_obs and which x_sim.
         leak: Whether the context depends on theta.
         leak_detail: The same in a sentence, with its numbers.
         cannot: Why no correction could be judged, in a sentence.
         chosen: The option that does best, None if no correction does.
         is_population: Whether what is common to all rows may be another population.
         is_noise: Whether x_obs - x_sim may be noise, and rows are judged by x_sim.
-        contexts_p_value: Of x_obs depending on the context, if rows are no pairs.
+        may_leak: Whether nothing tells departures of contexts from differences of theta.
+        elsewhere_p_value: Of theta being drawn from the prior, if that seems wrong.
         gain: What the best option gains, in nats per row, whether it is advised or not.
         adds: What the context adds to a correction of all rows alike.
         perfect: What the posterior at x_sim gains.
@@ -86,13 +88,15 @@ class Facts:
     problems: tuple[str, ...] = ()
     paired: bool | None = True
     pair_p_value: float | None = None
+    direction_told: bool = True
     leak: Leak = "untested"
     leak_detail: str = ""
     cannot: str = ""
     chosen: Literal["by context", "common"] | None = None
     is_population: bool = False
     is_noise: bool = False
-    contexts_p_value: float | None = None
+    may_leak: bool = False
+    elsewhere_p_value: float | None = None
     gain: Score | None = None
     adds: Score | None = None
     perfect: Score | None = None
@@ -119,6 +123,8 @@ class Facts:
 # Nats per row: what a correction must gain to count although chance is not ruled out, and
 # what it may lose on the rows that it makes worse to count as harmless.
 LARGE_GAIN = 0.25
+# What it must gain by two standard errors where the judge assumes a prior that seems wrong.
+GAIN_ELSEWHERE = 0.1
 HARMLESS = 0.005
 
 
@@ -129,15 +135,20 @@ def choose(judgement: Judgement) -> Option | None:
     large; or if it makes hardly any row worse, such as one that only allows for outliers.
     Where rows are no pairs, what is common to all may be another population; where noise
     of x_sim cannot be told from departure, a spread that is common to all may be noise.
-    Neither is a reason for a correction.
+    Neither is a reason for a correction. Without pairs or true parameters, what differs
+    between contexts may be theta: at most the common part is chosen. Where theta seems to
+    come from another population than the prior, which the judge assumes, the gain must be
+    larger.
     """
     if judgement.is_population:
         return None
     best = judgement.by_context
     common, adds = judgement.common, judgement.adds
-    if common is not None and adds is not None and adds.mean <= 0:
+    if common is not None and adds is not None and (judgement.may_leak or adds.mean <= 0):
         best = common
     gain = best.gain
+    if judgement.is_elsewhere:
+        return best if gain.low > GAIN_ELSEWHERE else None
     if judgement.is_noise and (common is None or best is common or gain.low <= 0):
         return None
     clear = gain.low > 0 or gain.mean > max(gain.error, LARGE_GAIN)
@@ -166,9 +177,13 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "problems": (() if pairing is None else pairing.mistakes) or _swapped(subject),
             "num_outliers": judgement.num_outliers,
             "pair_p_value": None if pairing is None else pairing.p_value,
+            "direction_told": pairing is None or pairing.swapped is not None,
             "is_population": judgement.is_population,
             "is_noise": judgement.is_noise,
-            "contexts_p_value": judgement.contexts_p_value,
+            "may_leak": judgement.may_leak,
+            "elsewhere_p_value": judgement.elsewhere_p_value
+            if judgement.is_elsewhere
+            else None,
             "chosen": None if chosen is None else chosen.name,
             "gain": best.gain,
             "adds": judgement.adds,

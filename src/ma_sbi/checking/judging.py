@@ -23,17 +23,17 @@ from ma_sbi.choosing import NotPaired
 from ma_sbi.choosing.fit import plan_corrector
 from ma_sbi.choosing.pairing import Pairing
 from ma_sbi.choosing.plan import Plan
+from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import LearnedForwards
 from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.matching import MatchingAssumption
 from ma_sbi.diagnostics.corrected_rows import CorrectedRows
-from ma_sbi.diagnostics.dependence import dependence_test
 from ma_sbi.diagnostics.diagnostic import CannotRun
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Corrections, has_density
-from ma_sbi.randomness import derive
+from ma_sbi.randomness import derive, seeded
 
 __all__ = ["CommonCorrector", "Judgement", "Option", "Score", "judge"]
 
@@ -150,8 +150,12 @@ class Judgement:
         perfect: What the posterior at x_sim gains, or x_sim itself; None without pairs.
         num_judged: Rows that were judged.
         num_outliers: Rows that are far from all others.
-        contexts_p_value: Where rows of x_sim were taken for a pool, of the test whether
-            x_obs depends on the context; else None.
+        is_population: Whether what is common to all rows may be another population of
+            theta: rows of x_sim are no pairs, and there are no other simulations.
+        may_leak: Whether differences between contexts may be of theta: there are neither
+            pairs nor true parameters to judge by.
+        elsewhere_p_value: Of parameters drawn at x_sim being draws from the prior, where
+            they are what rows are judged by; else None.
     """
 
     plan: Plan
@@ -162,7 +166,9 @@ class Judgement:
     perfect: Score | None
     num_judged: int
     num_outliers: int = 0
-    contexts_p_value: float | None = None
+    is_population: bool = False
+    may_leak: bool = False
+    elsewhere_p_value: float | None = None
 
     @property
     def is_noise(self) -> bool:
@@ -178,15 +184,13 @@ class Judgement:
         return bool((size < CLEAR_MEAN).all())
 
     @property
-    def is_population(self) -> bool:
-        """Whether what is common to all rows may be another population of theta.
+    def is_elsewhere(self) -> bool:
+        """Whether theta seems to come from another population than the prior.
 
-        Where rows of x_sim are no pairs, only differences between contexts are departures;
-        true parameters would tell.
+        Parameters drawn at x_sim assume the prior, and are the wrong judge then.
         """
-        if self.contexts_p_value is None:
-            return False
-        return self.common is None or self.contexts_p_value > THRESHOLDS.unusual
+        p_value = self.elsewhere_p_value
+        return p_value is not None and p_value <= THRESHOLDS.leak_found
 
 
 def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
@@ -284,6 +288,8 @@ def _compare(
         return Option(name, correctors[name], gain, held[name], gains[name])
 
     has_common = "common" in held
+    # Neither pairs nor true parameters tell a departure from theta.
+    unjudged = not data.paired and not by_posterior
     return Judgement(
         plan,
         target.words,
@@ -293,20 +299,24 @@ def _compare(
         Score.of(gains["perfect"], groups) if "perfect" in gains else None,
         len(judged),
         len(subject.x_obs) - len(plan.kept),
-        None if data.paired or subject.x_sim is None or by_posterior else _differ(subject),
+        unjudged and subject.x_sim is not None and subject.simulations is None,
+        unjudged,
+        _elsewhere(subject, target) if isinstance(target, Parameters) else None,
     )
 
 
-def _differ(subject: Subject) -> float:
-    """Test whether observations depend on the context."""
-    rows = subject.take(subject.choose(MOST_JUDGED, "contexts"))
-    return dependence_test(
-        rows.x_obs,
-        rows.entries,
-        encoder=rows.encoder,
-        groups=rows.groups,
-        seed=derive(subject.seed, "contexts"),
-    ).p_value
+def _elsewhere(subject: Subject, target: Parameters) -> float | None:
+    """Test whether parameters drawn at x_sim are unlike the prior."""
+    prior = getattr(subject.posterior, "prior", None)
+    if prior is None or subject.theta is not None:
+        return None
+    theta = target.theta[0]
+    if subject.groups is not None:
+        # Rows of a group may share their theta.
+        theta = theta[np.unique(subject.groups, return_index=True)[1]]
+    with seeded(derive(subject.seed, "prior")):
+        drawn = prior.sample((MOST_JUDGED,))
+    return energy_p_value(theta, drawn, derive(subject.seed, "elsewhere"))
 
 
 def _reads_context(plan: Plan) -> bool:

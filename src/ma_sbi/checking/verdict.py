@@ -65,7 +65,8 @@ def decide(facts: Facts) -> Decision:
     """Apply the rule; the first line that holds decides.
 
     Example:
-        >>> decision = decide(Facts(leak="found", leak_detail="It depends on theta."))
+        >>> leak = {"leak": "found", "leak_detail": "It depends on theta."}
+        >>> decision = decide(Facts(paired=None, **leak))
         >>> decision.verdict, decision.reasons[0]
         ('do not use', 'It depends on theta.')
     """
@@ -80,7 +81,7 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
             "Nothing that is learned from such rows can be trusted: mend them, and check "
             "again.",
         ]
-    if facts.leak == "found":
+    if facts.leak == "found" and not _is_harmless(facts):
         return "do not use", [
             facts.leak_detail,
             "Correcting by a context that depends on theta removes a true effect.",
@@ -89,6 +90,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return "do not use", [facts.cannot]
     if facts.is_population:
         return "do not use", [_population(facts)]
+    if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
+        return "do not use", [_elsewhere(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None and facts.is_noise and facts.gain.low > 0:
         return "do not use", [_may_be_noise(facts, facts.gain), *_unseen(facts)]
     if facts.chosen is None:
@@ -103,6 +106,19 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if doubts:
         return "use with care", reasons + doubts
     return "use", [*reasons, facts.leak_detail]
+
+
+def _is_harmless(facts: Facts) -> bool:
+    """Tell whether a context that depends on theta leaves a correction right.
+
+    Pairs show the departure row by row. But x_sim that was inferred from x_obs depends on
+    the context, too, by the departure that it contains; given x_obs, the context then adds
+    nothing. Without pairs, what all contexts have in common may be used.
+    """
+    if facts.paired is not True:
+        return facts.chosen == "common"
+    by_context = facts.chosen == "by context" and facts.adds is not None
+    return by_context and facts.adds is not None and facts.adds.low > 0
 
 
 # Sentences, each made of the figures that it states.
@@ -144,10 +160,17 @@ def _may_be_noise(facts: Facts, gain: Score) -> str:
 def _population(facts: Facts) -> str:
     return (
         "Rows of x_obs and x_sim are not seen to be pairs (p = "
-        f"{facts.pair_p_value:.2g}), and x_obs is not seen to differ between contexts in a "
-        f"way that can be corrected (p = {facts.contexts_p_value:.2g}). What is common to "
-        "all rows may be a departure, or x_sim at other parameters. A row of x_sim must be "
-        "simulated at the inputs of the same row of x_obs."
+        f"{facts.pair_p_value:.2g}). What is common to all rows may be a departure, or "
+        "x_sim at other parameters; what differs between contexts may be a departure, or "
+        "theta. A row of x_sim must be simulated at the inputs of the same row of x_obs."
+    )
+
+
+def _elsewhere(facts: Facts, gain: Score) -> str:
+    return (
+        f"A correction seems to gain ({gain} nats per row), but parameters drawn at x_sim "
+        f"are unlike the prior (p = {facts.elsewhere_p_value:.2g}): judged by them, which "
+        "assume it, so small a gain may be a loss."
     )
 
 
@@ -191,6 +214,11 @@ def _context(facts: Facts) -> list[str]:
         return []
     if facts.adds is None:
         return ["The correction is the same under every context: none adds anything."]
+    if facts.chosen == "common" and facts.may_leak:
+        return [
+            "Without pairs, what differs between contexts may be theta: a correction by "
+            "the context needs x_sim at the inputs of each row, or true parameters."
+        ]
     if facts.chosen == "common":
         return [f"The context adds nothing to it ({facts.adds} nats per row)."]
     return [f"Of this the context adds {facts.adds}."]
@@ -225,6 +253,11 @@ def _worse(facts: Facts) -> list[str]:
 def _doubts(facts: Facts) -> list[str]:
     """List what keeps a correction that helps from a plain yes."""
     doubts = [] if facts.leak == "none" else [facts.leak_detail]
+    if facts.leak == "found" and facts.paired:
+        doubts.append(
+            "Pairs show the departure row by row, so that a true effect is not removed, if "
+            "x_sim was simulated at the true inputs, not at those inferred from x_obs."
+        )
     doubts += [*facts.failures, *_unseen(facts)]
     if facts.paired is False:
         doubts.append(
@@ -309,6 +342,11 @@ def _not_checked(facts: Facts) -> tuple[str, ...]:
     found = []
     if facts.leak == "untested" and not facts.problems:
         found.append(facts.leak_detail)
+    if not facts.direction_told and not facts.problems:
+        found.append(
+            "Which side is which: nothing in these rows would show that x_obs and x_sim "
+            "are swapped."
+        )
     if not facts.posterior:
         found.append("What becomes of the parameters: there is no posterior.")
     elif not facts.theta_known:

@@ -236,6 +236,14 @@ def plan_corrector(
     tried: dict[str, BaseProposal] = {NOTHING: Nothing(LEFT_ALONE, reads_context=False)} | {
         name: proposal for name, proposal in PROPOSALS.items() if proposal.suits(data)
     }
+    if pairing is not None and pairing.at_one_setting:
+        # What does not depend on x at all would predict these rows best, and no others.
+        dropped = [name for name, one in tried.items() if not one.is_forward]
+        tried = {name: one for name, one in tried.items() if one.is_forward}
+        reasons.append(
+            "x_sim varies by no more than its noise, as at one setting, which says nothing "
+            f"of how a departure depends on x; not tried: {', '.join(dropped)}"
+        )
     untried = [name for name, one in PROPOSALS.items() if len(data) < one.fewest_rows]
     if untried:
         reasons.append(f"{len(data)} rows are too few to try: {', '.join(untried)}")

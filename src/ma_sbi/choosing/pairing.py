@@ -21,13 +21,16 @@ NUM_PERMUTATIONS = 499
 PAIRED = 0.01
 # Sides are taken for swapped if one test is as clear as this and the other is not at all.
 CLEAR, UNCLEAR = 0.005, 0.05
+# Standard errors by which one side must explain more of x_obs - x_sim than the other.
+CLEARLY_MORE = 2.0
 # Rows of a context that tell its spread.
 FEWEST_OF_CONTEXT = 5
 # Factor between the spreads of a column beyond which units differ, not reality.
 UNITS = 50.0
 # The same where x_obs and x_sim are otherwise copies, whose ranks agree so well.
 UNITS_OF_COPIES, COPIES = 5.0, 0.9
-# Columns are taken for reordered if so much of their correlation is found elsewhere.
+# Columns are taken for reordered if so much of their correlation is found elsewhere, or if
+# so little is left of what their own columns leave.
 REORDERED = 0.5
 
 
@@ -62,6 +65,15 @@ class Pairing:
     def are_pairs(self) -> bool:
         """Whether a row of x_obs may be compared with the same row of x_sim."""
         return self.p_value <= PAIRED or self.only_noise
+
+    @property
+    def at_one_setting(self) -> bool:
+        """Whether x_sim seems to be simulated at one setting, with noise of its own.
+
+        It varies by no more than its noise, and x_obs does not depend on it: such rows say
+        nothing of how a departure depends on x.
+        """
+        return self.only_noise and self.p_value > PAIRED
 
     @property
     def mistakes(self) -> tuple[str, ...]:
@@ -203,9 +215,13 @@ def _centred(distance: Tensor, same: Tensor) -> Tensor:
 
 
 def _is_noise(x_sim: Tensor, codes: Tensor, noise: Tensor) -> bool:
-    """Tell whether x_sim varies by no more than its noise."""
+    """Tell whether x_sim varies by no more than its noise, as far as chance tells it.
+
+    Parameters drawn at x_sim explain up to half of the noise at one setting: hence twice.
+    """
     spread = _centre(x_sim, codes).square().mean(dim=0)
-    return bool((spread <= 2 * noise.clamp(min=1e-300)).all())
+    most = 2 * (1 + 2 * (2 / len(x_sim)) ** 0.5)
+    return bool((spread <= most * noise.clamp(min=1e-300)).all())
 
 
 def _are_swapped(
@@ -218,13 +234,50 @@ def _are_swapped(
 ) -> bool | None:
     """Compare the sides: simulations are like others, whatever their context."""
     sides = x_obs, x_sim
+    swapped = None
     if simulations is not None:
         pool = simulations.double().cpu()
-        return _only_second([energy_p_value(x, pool, seed) for x in sides])
-    if codes.max() == 0 or codes.max() + 1 > len(codes) / 2:
+        swapped = _only_second([energy_p_value(x, pool, seed) for x in sides])
+    elif 0 < codes.max() < len(codes) / 2:
+        swapped = _only_second([_context_p_value(_ranks(x), codes, rng) for x in sides])
+        swapped = swapped or _is_more_even(x_obs, x_sim, codes) or swapped
+    return _by_departure(x_obs, x_sim, rng) if swapped is None else swapped
+
+
+def _by_departure(x_obs: Tensor, x_sim: Tensor, rng: torch.Generator | None) -> bool | None:
+    """Tell the sides by what is added to one: it is independent of that side before.
+
+    If ``x_obs = x_sim + delta``, delta is independent of x_sim, and x_obs tells something
+    of it; if the sides are swapped, the reverse. Noise of its own on both sides, and
+    departures that depend on x, leave delta dependent on both: then nothing is told.
+    """
+    delta = (x_obs - x_sim) / column_scale(x_sim).maximum(column_scale(x_obs))
+    delta = delta - delta.mean(dim=0)
+    if delta.square().mean() < 1e-8:
         return None
-    swapped = _only_second([_context_p_value(_ranks(x), codes, rng) for x in sides])
-    return swapped or _is_more_even(x_obs, x_sim, codes) or swapped
+    # Along the direction in which delta varies most.
+    along = delta @ torch.linalg.svd(delta, full_matrices=False)[2][0]
+    orders = torch.rand(NUM_PERMUTATIONS, len(along), generator=rng).argsort(dim=1)
+    p_values, missed = [], []
+    for x in (x_obs, x_sim):
+        basis = torch.linalg.qr(_scaled(x))[0]
+        explained = (along @ basis).square().sum()
+        by_chance = (along[orders] @ basis).square().sum(dim=1)
+        p_values.append(_share_above(by_chance, explained))
+        missed.append((along - basis @ (along @ basis)).square())
+    swapped = _only_second(p_values)
+    apart = missed[0] - missed[1]
+    clearly = apart.mean().abs() > CLEARLY_MORE * apart.std() / len(apart) ** 0.5
+    if swapped is None or not clearly:
+        return None
+    side = _ranks(x_obs if swapped else x_sim)
+    one = torch.zeros(len(delta), dtype=torch.long)
+    p_value = _dependence_p_value(side, _ranks(delta), one, orders)
+    return swapped if p_value > UNCLEAR else None
+
+
+def _scaled(x: Tensor) -> Tensor:
+    return (x - x.mean(dim=0)) / column_scale(x)
 
 
 def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
@@ -275,12 +328,42 @@ def _context_p_value(x: Tensor, codes: Tensor, rng: torch.Generator | None) -> f
 
 
 def _other_order(x: Tensor, y: Tensor) -> tuple[int, ...] | None:
-    """Match columns by their correlation; None if each goes with its own."""
+    """Match columns by what each leaves of the other; None if each goes with its own.
+
+    Columns that change places among themselves form a cycle, and each cycle is judged by
+    its own columns: by ``1 - r ** 2``, which tells a copy from a column that is only
+    correlated. Every column must gain: where one theta or a delay ties columns together,
+    some find a better partner, and not all of them.
+    """
     if x.shape[1] == 1:
         return None
     unit = [part / column_scale(part) for part in (x, y)]
-    correlation = (unit[0].T @ unit[1] / len(x)).abs()
-    place = linear_sum_assignment(-correlation.numpy())[1]
-    found = correlation[torch.arange(len(place)), torch.from_numpy(place)]
-    clearly = found.sum() * (1 - REORDERED) > correlation.diag().sum()
-    return tuple(place.tolist()) if clearly and found.mean() > REORDERED else None
+    correlation = (unit[0].T @ unit[1] / len(x)).abs().clamp(max=1.0)
+    # Copies need not be told from copies that are better still.
+    left = (1 - correlation.square()).clamp(min=1e-3)
+    place = torch.from_numpy(linear_sum_assignment(left.log().numpy())[1])
+    every = torch.arange(len(place))
+    order = every.clone()
+    for cycle in _cycles(place.tolist()):
+        own, found = (correlation[cycle, at[cycle]] for at in (every, place))
+        less = left[cycle, place[cycle]] < REORDERED * left[cycle, cycle]
+        more = found.sum() * (1 - REORDERED) > own.sum() and found.mean() > REORDERED
+        # By more than chance, two standard errors of a correlation.
+        gains = found - own > 2 / len(x) ** 0.5
+        if less.all() or (more and gains.all()):
+            order[cycle] = place[cycle]
+    return None if bool((order == every).all()) else tuple(order.tolist())
+
+
+def _cycles(place: list[int]) -> list[list[int]]:
+    """List the cycles of a permutation that move something."""
+    found, seen = [], set()
+    for start in range(len(place)):
+        cycle, at = [], start
+        while at not in seen:
+            seen.add(at)
+            cycle.append(at)
+            at = place[at]
+        if len(cycle) > 1:
+            found.append(cycle)
+    return found
