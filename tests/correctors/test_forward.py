@@ -291,9 +291,10 @@ def test_candidates_are_not_moved_after_noise():
     new = normal(300, 2, 5)
     seen = new + normal(300, 2, 6)
     # Given x_obs, x_sim has the mean x_obs / 2; moved, it would be x_obs less some noise.
+    # The bound is half way between.
     middle = corrector.correct(seen, "-")
     slope = (middle * seen).sum() / seen.square().sum()
-    assert abs(slope - 0.5) < 0.15
+    assert abs(slope - 0.5) < 0.25
 
 
 @pytest.mark.parametrize("logarithms", [False, True])

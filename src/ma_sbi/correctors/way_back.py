@@ -179,10 +179,10 @@ class Imagined:
     def _moved(self, found: Tensor, number: Tensor, x: Tensor) -> Tensor:
         """Move candidates as long as they would be observed as something nearer to x."""
         back = self._regression
-        seen = self.observe(found, number)
+        aim, seen = back(x), self.observe(found, number)
         away = self._distance(x, seen)
         for _ in range(NUM_STEPS):
-            moved = (found + back(x) - back(seen)).clamp(*back.ends)
+            moved = (found + aim - back(seen)).clamp(*back.ends)
             seen_there = self.observe(moved, number)
             away_there = self._distance(x, seen_there)
             nearer = (away_there < away)[..., None]
