@@ -9,12 +9,12 @@ from ma_sbi import fit_corrector
 from ma_sbi.choosing.pairing import (
     PAIRED,
     NotPaired,
-    _are_swapped,
+    Reference,
     _centre,
     _centred,
     _other_order,
-    _ranks,
     examine_pairs,
+    normal_scores,
 )
 
 SHIFTS = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
@@ -110,9 +110,12 @@ def test_sides_that_are_swapped_are_told_by_the_context():
 
 def test_sides_that_are_swapped_are_told_by_simulations():
     x_obs, x_sim, codes = world(4)
-    pool, one = world(5, num=500)[1], torch.zeros_like(codes)
-    assert examine_pairs(x_sim, x_obs + 1, one, simulations=pool).swapped is True
-    assert examine_pairs(x_obs + 1, x_sim, one, simulations=pool).swapped is False
+    pool, one = Reference.of(world(5, num=500)[1]), torch.zeros_like(codes)
+    assert examine_pairs(x_sim, x_obs + 1, one, reference=pool).swapped is True
+    assert examine_pairs(x_obs + 1, x_sim, one, reference=pool).swapped is False
+    # Means alone are enough: such is what a posterior knows of its simulations.
+    mean = Reference(pool.centre)
+    assert examine_pairs(x_sim, x_obs + 1, one, reference=mean).swapped is True
 
 
 def test_columns_in_another_order():
@@ -273,7 +276,7 @@ def test_columns_in_the_same_order_are_left_alone():
     for seed in range(NUM_SETS):
         sides, codes = alike(seed)
         for x_obs, x_sim in sides:
-            scores = (_centre(_ranks(x), codes) for x in (x_obs, x_sim))
+            scores = (_centre(normal_scores(x), codes) for x in (x_obs, x_sim))
             assert _other_order(*scores) is None
 
 
@@ -292,7 +295,7 @@ def test_what_is_added_tells_which_side_is_which():
     for seed in range(20):
         x_obs, x_sim, codes = by_number(seed)
         right, wrong = (
-            _are_swapped(*sides, codes, None, None, 0)
+            examine_pairs(*sides, codes).swapped
             for sides in ((x_obs, x_sim), (x_sim, x_obs))
         )
         assert right is not True
@@ -306,6 +309,6 @@ def test_noise_of_two_sides_leaves_the_direction_unknown():
     told = 0
     for seed in range(NUM_SETS):
         first, second, codes = columns_of_one_theta(seed)
-        told += _are_swapped(first, second, torch.arange(len(codes)), None, None, 0) is True
+        told += examine_pairs(first, second, torch.arange(len(codes))).swapped is True
     # Clear to one side only, by two standard errors, is rarer than either.
     assert told <= 0.02 * NUM_SETS + 3 * (0.02 * NUM_SETS) ** 0.5

@@ -52,6 +52,7 @@ class Facts:
         paired: Whether rows of x_obs and x_sim are pairs; None without x_sim.
         pair_p_value: Of the test whether they depend on each other, if that was asked.
         direction_told: Whether the rows tell which side is x_obs and which x_sim.
+        doubtful: Log odds of swapped sides, where they are likely, but not told.
         leak: Whether the context depends on theta.
         leak_detail: The same in a sentence, with its numbers.
         cannot: Why no correction could be judged, in a sentence.
@@ -59,7 +60,11 @@ class Facts:
         is_population: Whether what is common to all rows may be another population.
         is_noise: Whether x_obs - x_sim may be noise, and rows are judged by x_sim.
         may_leak: Whether nothing tells departures of contexts from differences of theta.
+        theta_share: Share of the differences between contexts that may be theta, at most,
+            where there are no pairs.
         elsewhere_p_value: Of theta being drawn from the prior, if that seems wrong.
+        exchange_p_value: Of observations being further simulations of their rows, if that
+            may be so.
         gain: What the best option gains, in nats per row, whether it is advised or not.
         adds: What the context adds to a correction of all rows alike.
         perfect: What the posterior at x_sim gains.
@@ -89,6 +94,7 @@ class Facts:
     paired: bool | None = True
     pair_p_value: float | None = None
     direction_told: bool = True
+    doubtful: float | None = None
     leak: Leak = "untested"
     leak_detail: str = ""
     cannot: str = ""
@@ -96,7 +102,9 @@ class Facts:
     is_population: bool = False
     is_noise: bool = False
     may_leak: bool = False
+    theta_share: float | None = None
     elsewhere_p_value: float | None = None
+    exchange_p_value: float | None = None
     gain: Score | None = None
     adds: Score | None = None
     perfect: Score | None = None
@@ -136,11 +144,12 @@ def choose(judgement: Judgement) -> Option | None:
     Where rows are no pairs, what is common to all may be another population; where noise
     of x_sim cannot be told from departure, a spread that is common to all may be noise.
     Neither is a reason for a correction. Without pairs or true parameters, what differs
-    between contexts may be theta: at most the common part is chosen. Where theta seems to
+    between contexts may be theta: unless that is bounded, at most the common part is
+    chosen. Where theta seems to
     come from another population than the prior, which the judge assumes, the gain must be
-    larger.
+    larger. Where observations may be further simulations of their rows, nothing departs.
     """
-    if judgement.is_population:
+    if judgement.is_population or judgement.is_exchangeable:
         return None
     best = judgement.by_context
     common, adds = judgement.common, judgement.adds
@@ -165,7 +174,8 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
         cannot: Why not, in a sentence.
     """
     found = subject.found
-    leak, detail = _leak(subject)
+    paired = judgement is None or judgement.plan.data.paired
+    leak, detail = _leak(subject, paired=paired)
     likeness, coverage = found("out_of_distribution"), found("coverage")
     predicted, outside, means = map(found, ("predictive_check", "training_range", "means"))
     known: dict[str, Any] = {}
@@ -174,15 +184,20 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
         chosen = choose(judgement)
         best = judgement.by_context if chosen is None else chosen
         known = {
-            "problems": (() if pairing is None else pairing.mistakes) or _swapped(subject),
+            "problems": () if pairing is None else pairing.mistakes,
             "num_outliers": judgement.num_outliers,
             "pair_p_value": None if pairing is None else pairing.p_value,
             "direction_told": pairing is None or pairing.swapped is not None,
+            "doubtful": pairing.log_odds if pairing and pairing.is_doubtful else None,
             "is_population": judgement.is_population,
             "is_noise": judgement.is_noise,
             "may_leak": judgement.may_leak,
+            "theta_share": judgement.theta_share,
             "elsewhere_p_value": judgement.elsewhere_p_value
             if judgement.is_elsewhere
+            else None,
+            "exchange_p_value": judgement.exchange_p_value
+            if judgement.is_exchangeable
             else None,
             "chosen": None if chosen is None else chosen.name,
             "gain": best.gain,
@@ -194,7 +209,6 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "noise": plan.data.noise.sentence if plan.data.paired else "",
             "noise_told": plan.data.noise.told,
         }
-    paired = judgement is None or judgement.plan.data.paired
     return Facts(
         num_rows=len(subject.x_obs),
         paired=None if subject.x_sim is None else paired,
@@ -221,20 +235,6 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
     )
 
 
-def _swapped(subject: Subject) -> tuple[str, ...]:
-    """Say that the wrong side depends on the context: x_sim, and not x_obs."""
-    exclusion, observations = subject.found("exclusion"), subject.found("observations")
-    if exclusion is None or exclusion.x_sim is None or observations is None:
-        return ()
-    simulated, observed = exclusion.x_sim.p_value, observations.p_value
-    if simulated > THRESHOLDS.swapped or observed <= THRESHOLDS.dependence:
-        return ()
-    return (
-        f"x_obs and x_sim seem to be swapped: x_sim depends on the context "
-        f"(p = {simulated:.2g}), and x_obs is not seen to (p = {observed:.2g}).",
-    )
-
-
 def _change(result: Any, name: str) -> Change:
     if result is None:
         return Change()
@@ -255,7 +255,12 @@ def _share(found: Any) -> Share:
     return Share(before, at(found.after), at(found.simulated), (0.8 * 0.2 / num) ** 0.5)
 
 
-def _leak(subject: Subject) -> tuple[Leak, str]:
+def _leak(subject: Subject, *, paired: bool) -> tuple[Leak, str]:
+    if not paired and subject.theta is None:
+        return "untested", (
+            "Whether the context depends on theta was not tested: there are neither pairs "
+            "nor true parameters."
+        )
     exclusion, power = subject.found("exclusion"), subject.found("leak_power")
     if exclusion is None or exclusion.passed is None:
         why = exclusion.reasons[-1] if exclusion else subject.results["exclusion"].reason

@@ -90,6 +90,10 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return "do not use", [facts.cannot]
     if facts.is_population:
         return "do not use", [_population(facts)]
+    if facts.doubtful is not None:
+        return "do not use", [_doubtful(facts.doubtful)]
+    if facts.exchange_p_value is not None:
+        return "do not use", [_exchangeable(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
         return "do not use", [_elsewhere(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None and facts.is_noise and facts.gain.low > 0:
@@ -166,6 +170,27 @@ def _population(facts: Facts) -> str:
     )
 
 
+def _doubtful(log_odds: float) -> str:
+    return (
+        "x_obs and x_sim may be swapped: the means of x_sim depend on the context, or "
+        "differ from those of other simulations, and those of x_obs less so "
+        f"(log odds {log_odds:.1f}). Make sure which is which; more rows, or "
+        "simulations=, would tell it."
+    )
+
+
+def _exchangeable(facts: Facts, gain: Score) -> str:
+    said = (
+        "Nothing is seen to depart: observations could be further simulations of their "
+        f"rows (p = {facts.exchange_p_value:.2g}, {facts.num_rows} rows)."
+    )
+    if gain.low <= 0:
+        return said
+    return (
+        f"{said} What predicts x_sim better ({gain} nats per row) only evens out its noise."
+    )
+
+
 def _elsewhere(facts: Facts, gain: Score) -> str:
     return (
         f"A correction seems to gain ({gain} nats per row), but parameters drawn at x_sim "
@@ -221,7 +246,13 @@ def _context(facts: Facts) -> list[str]:
         ]
     if facts.chosen == "common":
         return [f"The context adds nothing to it ({facts.adds} nats per row)."]
-    return [f"Of this the context adds {facts.adds}."]
+    said = [f"Of this the context adds {facts.adds}."]
+    if facts.theta_share is not None:
+        said.append(
+            f"At most {facts.theta_share:.0%} of what differs between contexts can be "
+            "theta, by the spread within them."
+        )
+    return said
 
 
 def _worse(facts: Facts) -> list[str]:

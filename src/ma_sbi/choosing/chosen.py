@@ -78,20 +78,20 @@ class ChosenCorrector(BaseCorrector):
         entries = as_entries(context, num_rows=len(x))
         self.contexts.warn(self.contexts.read(entries), ABOUT_UNSEEN)
         seen = self._seen(entries)
-        none = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        outlying = none if self.outliers is None else self.outliers.among(x)
+        outlying = torch.zeros_like(x[:, 0])
+        if self.outliers is not None:
+            outlying = self.outliers.probability(x)
         each, forward = [], []
         for part in self.parts:
-            share = torch.where(seen, part.seen, part.unseen).to(x).masked_fill(outlying, 0)
+            share = torch.where(seen, part.seen, part.unseen).to(x) * (1 - outlying)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UnseenContext)
                 found = part.corrector.corrections(x, entries)
             each.append(found._replace(log_weight=found.log_weight + share.log()))
             forward.append(torch.full((len(found.x),), part.is_forward, device=x.device))
-        if self.outliers is not None and outlying.any():
+        if self.outliers is not None:
             found = self.outliers.corrections(x)
-            only = outlying.to(x).log()
-            each.append(found._replace(log_weight=found.log_weight + only))
+            each.append(found._replace(log_weight=found.log_weight + outlying.log()))
             forward.append(torch.zeros(len(found.x), dtype=torch.bool, device=x.device))
         whole = Corrections(
             torch.cat([one.x for one in each]),

@@ -23,7 +23,13 @@ from ma_sbi.choosing.chosen import ChosenCorrector
 from ma_sbi.choosing.encodings import choose_encoder, tabulate
 from ma_sbi.choosing.held_out import HeldOut, hold_out
 from ma_sbi.choosing.outliers import Outliers
-from ma_sbi.choosing.pairing import NotPaired, Pairing, examine_pairs
+from ma_sbi.choosing.pairing import (
+    NotPaired,
+    Pairing,
+    Reference,
+    describe,
+    examine_pairs,
+)
 from ma_sbi.choosing.plan import Plan, Weighing
 from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
@@ -40,7 +46,7 @@ from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
 from ma_sbi.protocols import Context, Encoder, has_density
 from ma_sbi.randomness import derive
-from ma_sbi.validation import same_labels
+from ma_sbi.validation import as_matrix, same_labels
 
 __all__ = ["fit_corrector", "plan_corrector"]
 
@@ -179,8 +185,10 @@ def plan_corrector(
             data.x_obs,
             data.mean_x_sim,
             torch.from_numpy(data.codes),
+            features=describe(data.entries),
+            groups=None if groups is None else torch.from_numpy(data.groups),
             noise=data.simulator,
-            simulations=reference,
+            reference=_reference(reference, posterior),
             seed=seed,
         )
         if not pairing.are_pairs:
@@ -294,7 +302,9 @@ def plan_corrector(
     outliers = None
     if len(gross):
         x_sim = data.mean_x_sim if pool is None else pool.x.to(data.x_obs)
-        outliers = Outliers.beyond(data.x_obs, x_sim)
+        every = as_matrix(x_obs, "x_obs", dtype=torch.float64, column=True)
+        outlying = every.to(data.x_obs)[gross]
+        outliers = Outliers.beyond(data.x_obs, outlying, x_sim)
         reasons.append("an observation as far away as they are may be any simulation")
     why = Why(
         _table(tried, held_out, choice),
@@ -319,6 +329,18 @@ def plan_corrector(
         None if pool is None else pool.x.to(data.x_obs),
         seed,
     )
+
+
+def _reference(simulations: Tensor | None, posterior: Any) -> Reference | None:
+    """Describe simulations from the prior, or those that the posterior was trained on."""
+    if simulations is not None:
+        return Reference.of(simulations)
+    trained = getattr(posterior, "training_range", None)
+    if trained is None:
+        return None
+    # A diagonal matrix is made of standard deviations alone.
+    is_whole = trained.whitener.count_nonzero() > len(trained.center)
+    return Reference(trained.center, trained.whitener if is_whole else None)
 
 
 def _usable(

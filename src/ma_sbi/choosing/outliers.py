@@ -13,6 +13,10 @@ __all__ = ["Outliers", "find_outliers"]
 
 # An observation is gross if it lies so many deviations from the others, and alone.
 GROSS = 8.0
+# Far rows are alike if each column differs by less than this many deviations, and a regime
+# if so large a share of all that are far is alike.
+NEAR = 1.0
+REGIME = 0.1
 # Simulations that an outlier may have been.
 NUM_CANDIDATES = 128
 
@@ -21,12 +25,14 @@ def find_outliers(x_obs: Tensor, x_sim: Tensor) -> Tensor:
     """Find rows whose departure is far beyond the range of x, and unlike any other."""
     delta = x_obs - x_sim
     _, scale, size = _sizes(delta, x_sim)
-    far = size > _threshold(size)
-    for row in far.nonzero().flatten().tolist():
-        apart = ((delta - delta[row]).abs() / scale).amax(dim=1)
-        # Itself and one more: a regime seen twice is a regime.
-        far[row] = bool(apart.sort().values[1] > size[row] / 4)
-    return far
+    far = (size > _threshold(size)).nonzero().flatten()
+    unit = delta[far] / scale
+    near = torch.cdist(unit, unit) < NEAR * delta.shape[1] ** 0.5
+    # Itself and one more, or a share of those that are far: a regime, which is no accident.
+    alone = near.sum(dim=1) < max(2.0, REGIME * len(far))
+    found = torch.zeros_like(size, dtype=torch.bool)
+    found[far[alone]] = True
+    return found
 
 
 @dataclass(frozen=True)
@@ -37,26 +43,38 @@ class Outliers:
         centre: Of the observations that are no outliers, shape ``(dim_x,)``.
         scale: Their scale, shape ``(dim_x,)``.
         farthest: How far from the centre the others may lie, in this scale.
+        inside: Probability that an observation which is not as far is one, too.
         x_sim: What an outlier may have been, shape ``(K, dim_x)``.
     """
 
     centre: Tensor
     scale: Tensor
     farthest: Tensor
+    inside: float
     x_sim: Tensor
 
     @classmethod
-    def beyond(cls, x_obs: Tensor, x_sim: Tensor) -> Outliers:
-        """Learn from the rows that are no outliers where others begin."""
-        centre, scale, size = _sizes(x_obs, x_sim)
-        few = torch.linspace(0, len(x_sim) - 1, min(NUM_CANDIDATES, len(x_sim))).long()
-        farthest = torch.maximum(_threshold(size), 2 * size.max())
-        return cls(centre, scale, farthest, x_sim[few.to(x_sim.device)])
+    def beyond(cls, x_obs: Tensor, outlying: Tensor, x_sim: Tensor) -> Outliers:
+        """Learn where outliers begin.
 
-    def among(self, x: Tensor) -> Tensor:
-        """Tell which observations ``(batch, dim_x)`` are outliers."""
-        away = (x.to(self.centre) - self.centre).abs() / self.scale
-        return (away.amax(dim=1) > self.farthest).to(x.device)
+        Args:
+            x_obs: Observations that are none, shape ``(n, dim_x)``.
+            outlying: Those that are, shape ``(m, dim_x)``.
+            x_sim: What an outlier may have been.
+        """
+        centre, scale, size = _sizes(x_obs, x_sim)
+        away = ((outlying - centre) / scale).norm(dim=1)
+        # Half way to the nearest, as factors go; where they overlap, beyond all others.
+        farthest = size.max() * (away.min() / size.max()).clamp(min=1.0).sqrt()
+        within = (away <= farthest).sum().item()
+        few = torch.linspace(0, len(x_sim) - 1, min(NUM_CANDIDATES, len(x_sim))).long()
+        inside = (within + 0.5) / (len(x_obs) + len(outlying) + 1)
+        return cls(centre, scale, farthest, inside, x_sim[few.to(x_sim.device)])
+
+    def probability(self, x: Tensor) -> Tensor:
+        """Tell how probably observations ``(batch, dim_x)`` are outliers."""
+        away = ((x.to(self.centre) - self.centre) / self.scale).norm(dim=1)
+        return torch.where(away > self.farthest, 1.0, self.inside).to(x)
 
     def corrections(self, x: Tensor) -> Corrections:
         """Return the simulations that any observation may have been, equally likely."""
@@ -72,7 +90,7 @@ def _sizes(values: Tensor, x_sim: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # In units of x, or of what nine in ten are within, if that is more.
     scale = torch.maximum(x_sim.std(dim=0, correction=0), away.quantile(0.9, dim=0))
     scale = scale.clamp(min=1e-200)
-    return centre, scale, (away / scale).amax(dim=1)
+    return centre, scale, (away / scale).norm(dim=1)
 
 
 def _threshold(size: Tensor) -> Tensor:

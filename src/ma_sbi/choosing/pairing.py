@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
 import torch
+from scipy import stats
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from ma_sbi.choosing.population import energy_p_value
+from ma_sbi.context import Entries, distinct, in_days, is_missing
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale, spreads_apart
 
-__all__ = ["NotPaired", "Pairing", "examine_pairs"]
+__all__ = [
+    "NotPaired",
+    "Pairing",
+    "Reference",
+    "describe",
+    "examine_pairs",
+    "normal_scores",
+]
 
 # Rows that are compared: the cost is quadratic.
 MOST_ROWS = 400
@@ -21,6 +31,19 @@ NUM_PERMUTATIONS = 499
 PAIRED = 0.01
 # Sides are taken for swapped if one test is as clear as this and the other is not at all.
 CLEAR, UNCLEAR = 0.005, 0.05
+# Log odds of swapped sides from which they are told, and from which they are doubtful.
+TOLD, DOUBTFUL = 2.0, 1.0
+# Level at which a mean departure must be seen for it to tell the sides.
+DEPARTS = 0.001
+# Share of the deviation of the other side that a side of simulations may have by chance in
+# the simulations that it is compared with.
+HARDLY = 0.1
+# Share of a departure, beyond that of the context, from which it depends on x.
+DEPENDS = 0.3
+# Deviations beyond which a row counts no more.
+MOST_DEVIATIONS = 4.0
+# Contexts that have a mean of their own, the most frequent ones, and their fewest rows.
+MOST_MEANS, FEWEST_OF_MEAN = 20, 3
 # Standard errors by which one side must explain more of x_obs - x_sim than the other.
 CLEARLY_MORE = 2.0
 # Rows of a context that tell its spread.
@@ -48,6 +71,7 @@ class Pairing:
             one setting: then rows are pairs although nothing shows it.
         swapped: Whether x_obs and x_sim seem to have changed places; None if nothing
             tells it.
+        log_odds: Of swapped sides, as far as means tell it; None if they do not.
         order: For each column of x_obs the column of x_sim that it goes with, where that
             is clearly another one.
         units: Columns whose spreads differ by more than reality explains.
@@ -57,6 +81,7 @@ class Pairing:
     p_value: float
     only_noise: bool = False
     swapped: bool | None = None
+    log_odds: float | None = None
     order: tuple[int, ...] | None = None
     units: tuple[int, ...] = ()
     factor: float = UNITS
@@ -76,6 +101,13 @@ class Pairing:
         return self.only_noise and self.p_value > PAIRED
 
     @property
+    def is_doubtful(self) -> bool:
+        """Whether sides are more likely swapped than not, though that is not clear."""
+        return (
+            self.swapped is None and self.log_odds is not None and self.log_odds > DOUBTFUL
+        )
+
+    @property
     def mistakes(self) -> tuple[str, ...]:
         """What is wrong with rows that no other use of them would mend."""
         return self.problems if self.are_pairs else self.problems[1:]
@@ -91,9 +123,12 @@ class Pairing:
                 "x_sim must be simulated at the inputs of the same row of x_obs."
             )
         if self.swapped:
+            odds = ""
+            if self.log_odds is not None and self.log_odds > TOLD:
+                odds = f" (log odds {self.log_odds:.1f})"
             found.append(
                 "x_obs and x_sim seem to be swapped: x_sim behaves as observations do, "
-                "and x_obs as simulations."
+                f"and x_obs as simulations{odds}."
             )
         if self.order is not None:
             found.append(
@@ -114,8 +149,10 @@ def examine_pairs(
     x_sim: Tensor,
     codes: Tensor,
     *,
+    features: Tensor | None = None,
+    groups: Tensor | None = None,
     noise: Tensor | None = None,
-    simulations: Tensor | None = None,
+    reference: Reference | None = None,
     seed: int | None = None,
 ) -> Pairing:
     """Look at how rows of observations and simulations belong together.
@@ -124,35 +161,114 @@ def examine_pairs(
         x_obs: Observations, shape ``(n, dim_x)``.
         x_sim: Simulations of the same rows.
         codes: Number of the context of each row, shape ``(n,)``.
+        features: Of the context, shape ``(n, num_features)``; by default the most frequent
+            contexts.
+        groups: Number of the group of each row, shape ``(n,)``; each its own if None.
         noise: Variance of the simulator's noise, shape ``(dim_x,)``, if it is known.
-        simulations: Simulations from the prior, if there are some.
+        reference: What simulations from the prior are like, if that is known.
         seed: Of the permutations.
     """
     rng = generator(0 if seed is None else derive(seed, "pairs"))
-    some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS].to(x_obs.device)
     units, factor = tuple(spreads_apart(x_obs, x_sim, UNITS)), UNITS
     apart = spreads_apart(x_obs, x_sim, UNITS_OF_COPIES)
-    x_obs, x_sim = (x[some].double().cpu() for x in (x_obs, x_sim))
-    codes = codes[some].cpu().unique(return_inverse=True)[1]
-    observed, simulated = (_centre(_ranks(x), codes) for x in (x_obs, x_sim))
+    x_obs, x_sim = (x.double().cpu() for x in (x_obs, x_sim))
+    features = _frequent(codes) if features is None else features
+    codes = codes.cpu()
+    swapped, log_odds = _are_swapped(x_obs, x_sim, codes, features, groups, reference, rng)
+    some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS]
+    x_obs, x_sim = x_obs[some], x_sim[some]
+    codes = codes[some].unique(return_inverse=True)[1]
+    if (codes.bincount() > 1).sum() * 2 < codes.max() + 1:
+        # Contexts hardly repeat: all rows are compared.
+        codes = torch.zeros_like(codes)
+    observed, simulated = (_centre(normal_scores(x), codes) for x in (x_obs, x_sim))
     if not units:
         alike = (observed * simulated).mean(dim=0) / (
             column_scale(observed) * column_scale(simulated)
         )
         units = tuple(column for column in apart if alike[column] > COPIES)
         factor = UNITS_OF_COPIES
-    shuffles = _within(codes, NUM_PERMUTATIONS, rng)
+    groups = None if groups is None else groups.cpu()[some]
     return Pairing(
-        _dependence_p_value(observed, simulated, codes, shuffles),
+        _pairs_p_value(observed, simulated, codes, groups, rng),
         noise is not None and _is_noise(x_sim, codes, noise.cpu()),
-        _are_swapped(x_obs, x_sim, codes, simulations, rng, seed),
+        swapped,
+        log_odds,
         _other_order(observed, simulated),
         units,
         factor,
     )
 
 
-def _ranks(x: Tensor) -> Tensor:
+def describe(entries: Entries) -> Tensor:
+    """Describe contexts by features that means may depend on, shape ``(n, num)``.
+
+    A column of many numbers is described by them and their squares, any other by which
+    of its most frequent entries each is.
+    """
+    parts = []
+    for _, column in pd.DataFrame(entries).items():
+        uniques, codes = distinct(column.reset_index(drop=True))
+        numbers = in_days(column).where(~is_missing(column), np.nan).infer_objects()
+        if pd.api.types.is_numeric_dtype(numbers) and len(uniques) > MOST_MEANS:
+            values = torch.from_numpy(numbers.to_numpy(np.float64, copy=True))
+            values = values.nan_to_num(nan=values.nanmean().item())
+            values = (values - values.mean()) / values.std().clamp(min=1e-300)
+            parts.append(torch.stack([values, values.square()], dim=1))
+        else:
+            parts.append(_frequent(torch.from_numpy(codes)))
+    return torch.cat(parts, dim=1)
+
+
+def _frequent(codes: Tensor) -> Tensor:
+    """Tell which of the most frequent contexts each is, one column for each of them."""
+    count = codes.bincount()
+    most = count.argsort(descending=True, stable=True)[:MOST_MEANS]
+    most = most[count[most] >= FEWEST_OF_MEAN]
+    return (codes[:, None] == most).double().cpu()
+
+
+def _pairs_p_value(
+    observed: Tensor,
+    simulated: Tensor,
+    codes: Tensor,
+    groups: Tensor | None,
+    rng: torch.Generator | None,
+) -> float:
+    """Test whether rows depend on each other within contexts.
+
+    Rows of a group may share theta, and are not exchanged with those of others: they are
+    permuted within it, and means of groups among groups. The smaller p-value counts,
+    doubled for having chosen (Bonferroni).
+    """
+    if groups is None or len(groups.unique()) == len(groups):
+        return _dependence_p_value(
+            observed, simulated, codes, _within(codes, NUM_PERMUTATIONS, rng)
+        )
+    # Of a group with several contexts, the rows of each.
+    both = torch.stack([groups, codes], dim=1)
+    cells, place = both.unique(dim=0, return_inverse=True)
+    parts = [_means(part, place) for part in (observed, simulated)]
+    own = cells[:, 1].unique(return_inverse=True)[1]
+    if (own.bincount() > 1).sum() * 2 < own.max() + 1:
+        own = torch.zeros_like(own)
+    parts = [_centre(part, own) for part in parts]
+    among = _dependence_p_value(*parts, own, _within(own, NUM_PERMUTATIONS, rng))
+    if (place.bincount() > 1).sum() * 2 < len(cells):
+        return among
+    parts = [part - _means(part, place)[place] for part in (observed, simulated)]
+    within = _dependence_p_value(*parts, place, _within(place, NUM_PERMUTATIONS, rng))
+    return min(1.0, 2 * min(among, within))
+
+
+def _means(x: Tensor, codes: Tensor) -> Tensor:
+    """Average rows of the same number, shape ``(num, dim)``."""
+    count = codes.bincount()
+    total = x.new_zeros(len(count), x.shape[1]).index_add_(0, codes, x)
+    return total / count[:, None]
+
+
+def normal_scores(x: Tensor) -> Tensor:
     """Replace each column by its normal scores, which no outlier dominates."""
     rank = x.argsort(dim=0).argsort(dim=0).double()
     # Equal values have equal ranks.
@@ -166,18 +282,12 @@ def _ranks(x: Tensor) -> Tensor:
 
 
 def _centre(x: Tensor, codes: Tensor) -> Tensor:
-    """Subtract the mean of each context; of all rows, if contexts hardly repeat."""
-    count = codes.bincount()
-    if (count > 1).sum() * 2 < len(count):
-        return x - x.mean(dim=0)
-    total = x.new_zeros(len(count), x.shape[1]).index_add_(0, codes, x)
-    return x - (total / count[:, None])[codes]
+    """Subtract the mean of each context."""
+    return x - _means(x, codes)[codes]
 
 
 def _within(codes: Tensor, num: int, rng: torch.Generator | None) -> Tensor:
     """Draw permutations of rows within contexts, shape ``(num, n)``."""
-    if (codes.bincount() > 1).sum() * 2 < codes.max() + 1:
-        codes = torch.zeros_like(codes)
     start = codes.argsort(stable=True)
     noise = torch.rand(num, len(codes), generator=rng)
     # Sorted by context first, at random within it.
@@ -224,24 +334,137 @@ def _is_noise(x_sim: Tensor, codes: Tensor, noise: Tensor) -> bool:
     return bool((spread <= most * noise.clamp(min=1e-300)).all())
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What simulations from the prior are like.
+
+    Attributes:
+        centre: Their mean, shape ``(dim_x,)``.
+        whitener: Matrix that makes their covariance the identity, ``(dim_x, dim_x)``;
+            None if correlations are not known.
+    """
+
+    centre: Tensor
+    whitener: Tensor | None = None
+
+    @classmethod
+    def of(cls, x: Tensor) -> Reference:
+        """Describe simulations x, shape ``(n, dim_x)``."""
+        x = x.double().cpu()
+        return cls(x.mean(dim=0), _whitener(x - x.mean(dim=0)))
+
+
+def _whitener(centred: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
+    return vectors / values.clamp(min=max(1e-6 * values[-1].item(), 1e-300)).sqrt()
+
+
 def _are_swapped(
     x_obs: Tensor,
     x_sim: Tensor,
     codes: Tensor,
-    simulations: Tensor | None,
+    features: Tensor,
+    groups: Tensor | None,
+    reference: Reference | None,
     rng: torch.Generator | None,
-    seed: int | None,
-) -> bool | None:
-    """Compare the sides: simulations are like others, whatever their context."""
-    sides = x_obs, x_sim
-    swapped = None
-    if simulations is not None:
-        pool = simulations.double().cpu()
-        swapped = _only_second([energy_p_value(x, pool, seed) for x in sides])
-    elif 0 < codes.max() < len(codes) / 2:
-        swapped = _only_second([_context_p_value(_ranks(x), codes, rng) for x in sides])
-        swapped = swapped or _is_more_even(x_obs, x_sim, codes) or swapped
-    return _by_departure(x_obs, x_sim, rng) if swapped is None else swapped
+) -> tuple[bool | None, float | None]:
+    """Compare the sides: simulations are like others, whatever their context.
+
+    Returns:
+        Whether sides are swapped, if that is told, and the log odds of it by their means.
+    """
+    if groups is not None:
+        # Rows of a group may share theta: each group counts once.
+        cells = torch.stack([groups.cpu(), codes], dim=1).unique(dim=0, return_inverse=True)
+        x_obs, x_sim, features = (_means(x, cells[1]) for x in (x_obs, x_sim, features))
+        codes = cells[0][:, 1]
+    log_odds, p_value = _by_means(x_obs, x_sim, features, reference)
+    if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
+        # Both sides depart, as where the context depends on theta.
+        log_odds = None
+    if (
+        log_odds is not None
+        and abs(log_odds) > TOLD
+        and (log_odds < 0 or p_value > UNCLEAR)
+    ):
+        return log_odds > 0, log_odds
+    if 0 < codes.max() < len(codes) / 2 and _is_more_even(x_obs, x_sim, codes):
+        return True, log_odds
+    return _by_departure(x_obs, x_sim, rng), log_odds
+
+
+def _by_means(
+    x_obs: Tensor, x_sim: Tensor, features: Tensor, reference: Reference | None
+) -> tuple[float | None, float]:
+    """Tell the sides by means: those of simulations do not depend on the context.
+
+    Nor do they differ from the mean of other simulations, where that is known. By the
+    likelihood of Gaussians: pairs share what varies besides, so that few rows tell it.
+
+    Returns:
+        The log odds of swapped sides, None if means hardly depart; and the p-value of
+        x_obs, as it was given, being simulations.
+    """
+    num, columns = x_obs.shape
+    sides = _standardised(x_obs, x_sim, reference)
+    centred = features - features.mean(dim=0)
+    design = centred
+    if reference is not None:
+        design = torch.cat([torch.ones(num, 1, dtype=torch.float64), centred], dim=1)
+    basis, size, _ = torch.linalg.svd(design, full_matrices=False)
+    basis = basis[:, size > 1e-6 * num**0.5]
+    rank = basis.shape[1]
+    freedom = num - rank - 1
+    delta = sides[0] - sides[1]
+    if rank == 0 or freedom < 1 or delta.square().mean() < 1e-12:
+        return None, 1.0
+    explained = (basis.T @ delta).square().sum(dim=0)
+    left = (delta - basis @ (basis.T @ delta)).var(dim=0, correction=0) * num / freedom
+    left = left.clamp(min=1e-9 * delta.square().mean().item())
+    departs = stats.f.sf((explained / rank / left).numpy(), rank, freedom).min()
+    if columns * departs > DEPARTS:
+        return None, 1.0
+    if _explained(delta, sides[0], basis) > DEPENDS:
+        return None, 1.0
+    observed, simulated = ((basis.T @ side).square().sum().item() for side in sides)
+    p_value = stats.chi2.sf(observed, rank * columns)
+    # The mean of other simulations is known up to chance, too.
+    p_value = 1.0 if observed < HARDLY * simulated else float(p_value)
+    return (simulated - observed) / 2, p_value
+
+
+def _explained(delta: Tensor, x: Tensor, basis: Tensor) -> float:
+    """Return the share of delta, less what the context explains, that x explains.
+
+    A departure that depends on x, such as a delay, moves means as x does by chance.
+    """
+    delta, x = (part - part.mean(dim=0) for part in (delta, x))
+    delta, x = (part - basis @ (basis.T @ part) for part in (delta, x))
+    total = delta.square().sum().item()
+    unit, size, _ = torch.linalg.svd(x, full_matrices=False)
+    unit = unit[:, size > 1e-6 * size.max()]
+    freedom = len(x) - basis.shape[1] - 1
+    if total < 1e-12 or freedom <= unit.shape[1]:
+        return 0.0
+    left = 1 - (unit.T @ delta).square().sum().item() / total
+    return 1 - left * freedom / (freedom - unit.shape[1])
+
+
+def _standardised(
+    x_obs: Tensor, x_sim: Tensor, reference: Reference | None
+) -> tuple[Tensor, Tensor]:
+    """Return both sides in units of the simulations; a row counts for a few at most."""
+    both = torch.cat([x_obs, x_sim])
+    if reference is None:
+        both = normal_scores(both)
+    halves = both.split(len(x_obs))
+    centre = both.mean(dim=0) if reference is None else reference.centre.double().cpu()
+    whitener = None if reference is None else reference.whitener
+    if whitener is None:
+        whitener = _whitener(torch.cat([one - one.mean(dim=0) for one in halves]))
+    unit = (both - centre) @ whitener.double().cpu()
+    first, second = unit.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS).split(len(x_obs))
+    return first, second
 
 
 def _by_departure(x_obs: Tensor, x_sim: Tensor, rng: torch.Generator | None) -> bool | None:
@@ -270,9 +493,9 @@ def _by_departure(x_obs: Tensor, x_sim: Tensor, rng: torch.Generator | None) -> 
     clearly = apart.mean().abs() > CLEARLY_MORE * apart.std() / len(apart) ** 0.5
     if swapped is None or not clearly:
         return None
-    side = _ranks(x_obs if swapped else x_sim)
+    side = normal_scores(x_obs if swapped else x_sim)
     one = torch.zeros(len(delta), dtype=torch.long)
-    p_value = _dependence_p_value(side, _ranks(delta), one, orders)
+    p_value = _dependence_p_value(side, normal_scores(delta), one, orders)
     return swapped if p_value > UNCLEAR else None
 
 
@@ -294,7 +517,7 @@ def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
 
     def evidence(x: Tensor) -> float:
         """Return what contexts add to the log likelihood."""
-        x = _ranks(x[kept])
+        x = normal_scores(x[kept])
         member = torch.nn.functional.one_hot(codes).double()
         mean = member.T @ x / count[:, None]
         within = member.T @ (x - mean[codes]).square() / count[:, None]
@@ -314,17 +537,6 @@ def _only_second(p_values: list[float]) -> bool | None:
     if first > UNCLEAR and second <= CLEAR:
         return True
     return False if first <= CLEAR and second > UNCLEAR else None
-
-
-def _context_p_value(x: Tensor, codes: Tensor, rng: torch.Generator | None) -> float:
-    """Test whether means depend on the context, by permuting it."""
-    x = x - x.mean(dim=0)
-    member = torch.nn.functional.one_hot(codes).double()
-    member = member / member.sum(dim=0).sqrt()
-    orders = torch.rand(NUM_PERMUTATIONS, len(x), generator=rng).argsort(dim=1)
-    found = (member.T @ x).square().sum()
-    by_chance = torch.stack([(member.T @ x[order]).square().sum() for order in orders])
-    return _share_above(by_chance, found)
 
 
 def _other_order(x: Tensor, y: Tensor) -> tuple[int, ...] | None:

@@ -22,8 +22,6 @@ class Thresholds:
             matter: the paper's threshold.
         leak_power: Probability of finding such a leak, below which finding none says
             little. The usual value.
-        swapped: Level at which x_sim depends on the context so that, if x_obs does not, the
-            two have changed places.
         dependence: Level of tests whose result alone forbids nothing.
         unusual: Level at which observations differ from simulations, or from what the
             posterior predicts. Stricter than usual, because all diagnostics use the same
@@ -44,7 +42,6 @@ class Thresholds:
     leak_suspected: float = 0.01
     leak_that_matters: float = 0.10
     leak_power: float = 0.8
-    swapped: float = 0.005
     dependence: float = 0.05
     unusual: float = 0.01
     mmd_worse: float = 0.1
