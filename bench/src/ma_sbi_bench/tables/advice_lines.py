@@ -37,6 +37,8 @@ BY_KIND = "By kind"
 BY_GIVEN = "By what the check is given, and by what the world is like"
 WRONG = "Where it is not right, and what the check said"
 LONGEST = 160
+NAMED = {"swapped": "swapped", "columns": "different orders", "units": "different units"}
+"""How a refusal names what went wrong when rows were handed over."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,19 @@ class Judged:
         return min(self.leads, key=self.leads.__getitem__)
 
     @property
+    def refuses(self) -> bool:
+        """Whether it refuses rows that were mixed up, and says how."""
+        name = NAMED.get(self.world.kind.mishap)
+        return name is not None and self.corrects == "nothing" and name in self.said
+
+    @property
     def verdict(self) -> Verdict:
-        """Whether it is right, and if not in what way."""
-        return judge(self.leads, corrects=self.corrects)
+        """Whether it is right, and if not in what way.
+
+        To refuse rows that were mixed up, and to say how, is right: they have to be mended
+        before anything is chosen, even if some correction learned from them helps by luck.
+        """
+        return "right" if self.refuses else judge(self.leads, corrects=self.corrects)
 
     @property
     def is_close(self) -> bool:
@@ -147,6 +159,14 @@ def _summary(judged: Sequence[Judged]) -> Iterator[Line]:
         elif verdict == "right":
             reached = len(those) >= LEAST_RIGHT * len(judged)
             note = f"bar: {LEAST_RIGHT:.0%}; {'reached' if reached else 'missed'}"
+            refused = [one for one in those if one.refuses]
+            by_luck = sum(
+                judge(one.leads, corrects="nothing") != "right" for one in refused
+            )
+            note += (
+                f"; {len(refused)} of them refuse rows that were mixed up, where in "
+                f"{by_luck} some correction would have gained"
+            )
         share = Compared(
             100 * len(those) / len(judged),
             100 * interval.low,
