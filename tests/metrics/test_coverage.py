@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from scipy.stats import chi2
 from torch.distributions import Independent, Normal
 
-from ma_sbi.metrics import acauc, lpp
+from ma_sbi.metrics import acauc, lpp, region_coverage
 
 NUM_DRAWS, BATCH, DIM = 1000, 2000, 3
 # |2 u - 1| of a uniform u has standard deviation 1 / sqrt(12).
@@ -64,3 +65,57 @@ def test_lpp_of_the_truth_is_minus_its_entropy():
     expected = -DIM * 0.5 * (1 + torch.tensor(2 * torch.pi).log())
     error = 4 * (DIM / 2 / BATCH) ** 0.5
     assert abs(lpp(Exact(), torch.randn(BATCH, DIM), x) - expected) < error
+
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+# Parameters that go together, on scales that differ.
+MIXING = torch.tensor([[1.0, 0.0, 0.0], [0.9, 0.1, 0.0], [0.0, 90.0, 50.0]])
+
+
+def gaussian(*shape):
+    return torch.randn(*shape, DIM) @ MIXING.T
+
+
+def assert_covers(found, expected):
+    """Compare within 4 standard errors, and half a step between two draws."""
+    expected = torch.as_tensor(expected)
+    error = 4 * (expected * (1 - expected) / BATCH).sqrt() + 1 / NUM_DRAWS
+    assert ((found - expected).abs() < error).all()
+
+
+def test_regions_of_the_right_posterior_cover_as_often_as_they_say():
+    covered = region_coverage(gaussian(NUM_DRAWS, BATCH), gaussian(BATCH), LEVELS)
+    assert_covers(covered, LEVELS)
+
+
+def test_regions_of_a_shape_that_is_no_ellipsoid_are_right_as_well():
+    covered = region_coverage(
+        torch.rand(NUM_DRAWS, BATCH, DIM).exp(), torch.rand(BATCH, DIM).exp(), LEVELS
+    )
+    assert_covers(covered, LEVELS)
+
+
+@pytest.mark.parametrize("scale", [0.7, 1.5])
+def test_regions_of_the_wrong_width_have_a_closed_form(scale):
+    """The truth's squared distance is chi-square; that of the draws scale^2 times one."""
+    covered = region_coverage(scale * gaussian(NUM_DRAWS, BATCH), gaussian(BATCH), LEVELS)
+    assert_covers(covered, chi2(DIM).cdf(scale**2 * chi2(DIM).ppf(LEVELS)))
+
+
+def test_regions_see_what_intervals_of_single_parameters_do_not():
+    """Each spread is right, and the draws of one parameter are those of another row."""
+    draws, theta = gaussian(NUM_DRAWS, BATCH), gaussian(BATCH)
+    draws[..., 1] = gaussian(NUM_DRAWS, BATCH)[..., 1]
+    assert acauc(draws, theta).mean().abs() < ERROR * DIM**0.5  # parameters go together
+    assert region_coverage(draws, theta, [0.5]) > 0.55
+
+
+def test_a_region_of_no_size_holds_nothing_else():
+    draws = torch.ones(10, 2, DIM)
+    theta = torch.stack([torch.ones(DIM), torch.full((DIM,), 1.1)])
+    torch.testing.assert_close(region_coverage(draws, theta, [0.9]), torch.tensor([0.5]))
+
+
+def test_regions_need_draws():
+    with pytest.raises(ValueError, match="at least 4 draws, got 3"):
+        region_coverage(torch.rand(3, 5, 2), torch.rand(5, 2), LEVELS)

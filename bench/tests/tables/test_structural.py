@@ -77,8 +77,9 @@ def finished(tmp_path_factory):
     return finish(TABLE, tmp_path_factory.mktemp("structural"), cells)
 
 
-def values_of(rows, method, metric):
-    (values,) = rows[(rows["method"] == method) & (rows["metric"] == metric)]["values"]
+def values_of(rows, method, metric, recipe=""):
+    rows = rows[(rows["method"] == method) & (rows["metric"] == metric)]
+    (values,) = rows[rows["recipe"].fillna("") == recipe]["values"]
     return values
 
 
@@ -101,21 +102,26 @@ def test_the_oracle_is_best_and_no_correction_worst(finished):
     assert error["oracle"] < error["forward"] < error["npe"]
 
 
-def test_a_cell_holds_a_share_for_each_level_and_set(finished):
-    values = values_of(finished, "forward", "coverage").reshape(4, 2)
+@pytest.mark.parametrize("recipe", ["central", "region"])
+def test_a_cell_holds_a_share_for_each_level_and_set(finished, recipe):
+    values = values_of(finished, "forward", "coverage", recipe).reshape(4, 2)
     assert (np.diff(values, axis=0) >= 0).all()  # wider intervals hold more
 
 
-def test_errors_are_of_log_theta_where_theta_is_positive():
-    from ma_sbi_bench.tables.structural import _squared_error
+def test_regions_without_a_correction_miss_the_truth(finished):
+    covered = {
+        method: values_of(finished, method, "coverage", "region").mean()
+        for method in ("npe", "oracle")
+    }
+    assert covered["npe"] < covered["oracle"]
 
-    draws = torch.tensor([[[1.0, 4.0]], [[4.0, 4.0]]])
-    theta = torch.tensor([[1.0, 2.0]])
-    log_two = np.log(2)
-    assert _squared_error(WORLDS["sir_daily"].make(), draws, theta) == pytest.approx(
-        (log_two**2 + log_two**2) / 2
-    )
-    assert _squared_error(Signal(), draws, theta) == pytest.approx((1.5**2 + 2**2) / 2)
+
+def test_log_theta_is_judged_where_theta_is_positive():
+    from ma_sbi_bench.tables.structural import _unbounded
+
+    theta = torch.tensor([[1.0, 4.0]])
+    torch.testing.assert_close(_unbounded(WORLDS["sir_daily"].make(), theta), theta.log())
+    assert _unbounded(Signal(), theta) is theta
 
 
 def test_levels_are_told_apart_when_there_are_several_seeds(tmp_path):
@@ -125,12 +131,16 @@ def test_levels_are_told_apart_when_there_are_several_seeds(tmp_path):
     for cell in cells:
         measured = [
             Measurement("squared_error", (1.0, 1.0)),
-            Measurement("coverage", shares),
+            Measurement("coverage", shares, "central"),
+            Measurement("coverage", shares[::-1], "region"),
         ]
         store.write(cell, measured, 1.0)
     (line,) = lines(store.rows(cells))
-    assert [line.labels[f"{level:.0%} intervals cover"] for level in LEVELS] == [
-        f"{level:.1%}" for level in LEVELS
+    assert [line.labels[f"{level:.0%} intervals / regions"] for level in LEVELS] == [
+        "50.0 / 95.0",
+        "80.0 / 90.0",
+        "90.0 / 80.0",
+        "95.0 / 50.0",
     ]
 
 
@@ -141,7 +151,8 @@ def test_lines_show_the_pooled_share_and_all_levels(tmp_path):
     for cell in cells:
         measured = [
             Measurement("squared_error", errors[cell.method]),
-            Measurement("coverage", (0.5, 0.5, 0.8, 0.8, 0.9, 0.9, 0.95, 0.96)),
+            Measurement("coverage", (0.5, 0.5, 0.8, 0.8, 0.9, 0.9, 0.95, 0.96), "central"),
+            Measurement("coverage", (0.5,) * 8, "region"),
             Measurement("log_score", (1.0, 2.0)),
         ]
         store.write(cell, measured, 1.0)
@@ -151,6 +162,6 @@ def test_lines_show_the_pooled_share_and_all_levels(tmp_path):
     assert found["npe"].closed is None
     assert (found["npe"].labels["triples"], found["forward"].labels["triples"]) == ("", 100)
     assert found["forward"].labels["log score"] == "1.50"
-    assert found["forward"].labels["95% intervals cover"] == "95.5%"
-    assert found["forward"].labels["50% intervals cover"] == "50.0%"
+    assert found["forward"].labels["95% intervals / regions"] == "95.5 / 50.0"
+    assert found["forward"].labels["50% intervals / regions"] == "50.0 / 50.0"
     assert found["forward"].raw.value == pytest.approx(0.65)

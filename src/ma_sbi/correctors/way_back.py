@@ -17,13 +17,12 @@ from ma_sbi.correctors.forward_maps import (
     ChosenMap,
     Space,
 )
+from ma_sbi.correctors.lending import lend_residuals
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 
 __all__ = ["Imagined"]
 
-# Pairs nearest to a simulation, one of which lends its residual.
-NUM_LENDERS = 8
 # Random features of the way back, beside x itself, and the spread of their slopes.
 NUM_FEATURES = 300
 STEEPNESS = 1.5
@@ -64,14 +63,16 @@ class Imagined:
     Attributes:
         chosen: The forward map.
         x_sim: Simulations from the prior, shape ``(num, dim_x)``.
-        lender: The pair that lends its residual to each, shape ``(num,)``.
+        fold: The fold whose map each has, shape ``(num,)``.
+        noise: What is added to that, shape ``(num, dim_x)``.
         floor: Nothing smaller is observed: 0 if nothing that is known is negative.
         seed: Of the way back.
     """
 
     chosen: ChosenMap
     x_sim: Tensor
-    lender: Tensor
+    fold: Tensor
+    noise: Tensor
     floor: float
     seed: int | None
 
@@ -85,32 +86,26 @@ class Imagined:
             chosen: The map.
             pairs: Simulations and observations that it was learned from.
             pool: Simulations from the prior, shape ``(num, dim_x)``.
-            seed: Picks who lends.
+            seed: Of the noise, and of the way back.
         """
         x_sim, x_obs = pairs
-        scale = column_scale(pool)
-        lenders = torch.cdist(pool / scale, x_sim / scale)
-        lenders = lenders.topk(min(NUM_LENDERS, len(x_sim)), largest=False).indices
-        rng = generator(derive(seed, "residuals") or 0)
-        pick = torch.randint(lenders.shape[1], (len(pool), 1), generator=rng)
-        lender = lenders.gather(1, pick.to(pool.device))[:, 0]
+        fold, noise = lend_residuals(chosen, x_sim, pool, seed)
         floor = 0.0 if min(x_obs.min(), pool.min()) >= 0 else -math.inf
-        return cls(chosen, pool, lender, floor, seed)
+        return cls(chosen, pool, fold, noise, floor, seed)
 
     def observe(self, x: Tensor, number: Tensor) -> Tensor:
         """Imagine what simulations x would have been observed as.
 
         Args:
             x: Shape ``(..., dim_x)``.
-            number: Of the simulation whose map and residual each has, shape ``(...)``.
+            number: Of the simulation whose map and noise each has, shape ``(...)``.
         """
-        lender = self.lender[number]
-        fold = self.chosen.fold[lender]
+        fold = self.fold[number]
         observed = torch.empty_like(x)
         for one, predict in enumerate(self.chosen.folds):
             rows = fold == one
             observed[rows] = predict(x[rows])
-        return (observed + self.chosen.residuals[lender]).clamp(min=self.floor)
+        return (observed + self.noise[number]).clamp(min=self.floor)
 
     @cached_property
     def x_obs(self) -> Tensor:

@@ -1,16 +1,22 @@
-"""The metrics of RoPE's authors: log probability of the truth, and its coverage."""
+"""How often posteriors cover the truth, and the two metrics of RoPE's authors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ma_sbi.metrics.draws import with_truth
 from ma_sbi.metrics.scores import log_score
 from ma_sbi.protocols import Context
 
-__all__ = ["acauc", "lpp"]
+__all__ = ["acauc", "lpp", "region_coverage"]
+
+# Share of their variance by which draws are blurred: fewer draws than parameters, or
+# parameters that determine each other, would leave no ellipsoid.
+BLUR = 1e-9
 
 
 def lpp(posterior: Any, theta: Any, x: Any, *, context: Context | None = None) -> float:
@@ -68,3 +74,66 @@ def acauc(samples: Any, theta: Any) -> Tensor:
     draws, truth = with_truth(samples, theta)
     below = (draws < truth).float().mean(dim=0) + (draws == truth).float().mean(dim=0) / 2
     return (2 * below - 1).abs().mean(dim=1) - 0.5
+
+
+def region_coverage(samples: Any, theta: Any, levels: Sequence[float]) -> Tensor:
+    r"""Tell how often joint regions of all parameters hold the truth.
+
+    The region of an observation is an ellipsoid,
+    :math:`(\theta - m)^\top C^{-1} (\theta - m) \le r`, with mean m and covariance C of
+    half of the draws. The other half decides its size: r is such that the ellipsoid holds
+    the share of them that the level says. So its level is right whatever the shape of the
+    posterior. The halves take turns, and results are averaged.
+
+    Intervals of single parameters can all be right where joint regions are not: a posterior
+    may have each spread right, and know nothing of how parameters go together.
+
+    Args:
+        samples: Posterior draws, shape ``(num_samples, batch, dim_theta)``; independent,
+            and far more than there are parameters.
+        theta: True parameters, shape ``(batch, dim_theta)``.
+        levels: Probabilities of the regions.
+
+    Returns:
+        The share of observations whose region holds the truth, one for each level.
+
+    Raises:
+        ValueError: If the shapes do not match, values are not finite, or there are fewer
+            than four draws.
+
+    Example:
+        >>> import torch
+        >>> line = torch.linspace(-1, 1, 1000)[torch.randperm(1000)]
+        >>> region_coverage(line[:, None, None].repeat(1, 2, 1), [[0.7], [9.0]], [0.5, 0.9])
+        tensor([0.0000, 0.5000])
+    """
+    draws, truth = with_truth(samples, theta)
+    if len(draws) < 4:
+        raise ValueError(f"regions need at least 4 draws, got {len(draws)}")
+    one, other = draws.double().tensor_split(2)
+    truth = truth.double()
+    nearer = torch.cat([_share_nearer(one, other, truth), _share_nearer(other, one, truth)])
+    return torch.stack([(nearer <= level).float().mean() for level in levels])
+
+
+def _share_nearer(shape: Tensor, size: Tensor, theta: Tensor) -> Tensor:
+    """Return the share of draws that are nearer to the centre of others than the truth.
+
+    Args:
+        shape: Draws that tell centre and covariance, shape ``(num, batch, dim)``.
+        size: Draws whose distances are compared with that of the truth.
+        theta: The truth, shape ``(batch, dim)``.
+    """
+    centre = shape.mean(dim=0)
+    # In units of each parameter's spread, so that rounding is the same for all.
+    spread = shape.std(dim=0).clamp(min=torch.finfo(shape.dtype).tiny ** 0.5)
+    shape, size, theta = ((part - centre) / spread for part in (shape, size, theta))
+    covariance = torch.einsum("nbi,nbj->bij", shape, shape) / (len(shape) - 1)
+    covariance += BLUR * torch.eye(covariance.shape[-1]).to(covariance)
+    factor = torch.linalg.cholesky(covariance)
+    points = torch.cat([size, theta[None]]).permute(1, 2, 0)
+    distance = torch.linalg.solve_triangular(factor, points, upper=False)
+    distance = distance.square().sum(dim=1)
+    rank = (distance[:, :-1] < distance[:, -1:]).sum(dim=1)
+    # The truth is one more of these draws if all is right: in the middle of its share.
+    return (rank + 0.5) / (len(size) + 1)

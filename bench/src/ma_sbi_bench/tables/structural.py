@@ -24,7 +24,7 @@ from ma_sbi.correctors import (
     Point,
     Ridge,
 )
-from ma_sbi.metrics import gap_closed
+from ma_sbi.metrics import gap_closed, region_coverage
 from ma_sbi.mixture import log_prob_mixture, sample_mixture
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections
 from ma_sbi.randomness import derive
@@ -140,16 +140,20 @@ METHODS: dict[str, Callable[[Given], Correct]] = {
 }
 """Ways to correct; the oracle is shown x_sim."""
 LEARN_NOTHING = ("npe", ORACLE, EXACT)
+# Of single parameters, and of all of them together.
+INTERVALS, REGIONS = "central", "region"
 
 
 class Structural(Experiment):
     """Delays, gains, saturation and a shift: NPE, affine, learned forwards, the default."""
 
     name, title, place, note = named("structural").values()
+    version = 2
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List every method in every world at every number of triples."""
-        sizes = {"sets": 10, "rows": 200, "draws": 200}
+        # Half of the draws tell the size of a region.
+        sizes = {"sets": 10, "rows": 200, "draws": 400}
         if budget.quick:
             sizes = {"sets": 2, "rows": 20, "draws": 50}
         return [
@@ -202,7 +206,8 @@ class Structural(Experiment):
         """Score the method on every calibration set."""
         task = WORLDS[cell.task].make()
         condition = Condition(num_calibration=cell.num_calibration or 1, right=1.0)
-        errors, scores, covered = [], [], []
+        errors, scores = [], []
+        covered: dict[str, list[Tensor]] = {INTERVALS: [], REGIONS: []}
         for number in range(cell.settings["sets"]):
             seed = derive(derive(cell.seed, "structural"), f"set {number}")
             assert seed is not None  # noqa: S101 (it is None for None alone)
@@ -219,13 +224,15 @@ class Structural(Experiment):
                 given = Given(world.calibration, posterior, _pool(task, cell), seed)
                 draws, score = _draw(cell, given, world.test)
                 scores.append(score)
-            errors.append(_squared_error(task, draws, world.test.theta))
-            covered.append(coverage(draws, world.test.theta))
-        shares = torch.stack(covered, dim=1).flatten().tolist()
-        measured = [
-            Measurement("squared_error", tuple(errors), num_draws=len(draws)),
-            Measurement("coverage", tuple(shares), "central", num_draws=len(draws)),
-        ]
+            draws, theta = _unbounded(task, draws), _unbounded(task, world.test.theta)
+            errors.append((draws.mean(dim=0) - theta).square().mean().item())
+            covered[INTERVALS].append(coverage(draws, theta))
+            covered[REGIONS].append(region_coverage(draws, theta, LEVELS))
+        num_draws = cell.settings["draws"]
+        measured = [Measurement("squared_error", tuple(errors), num_draws=num_draws)]
+        for recipe, shares in covered.items():
+            values = tuple(torch.stack(shares, dim=1).flatten().tolist())
+            measured.append(Measurement("coverage", values, recipe, num_draws=num_draws))
         return measured + ([Measurement("log_score", tuple(scores))] if scores else [])
 
     def _posterior(self, cell: Cell, task: Task, models: Models) -> AmortizedPosterior:
@@ -238,16 +245,21 @@ def lines(rows: pd.DataFrame) -> list[Line]:
     made = []
     for world, found in rows.groupby("task", sort=False):
         by_metric = {metric: _by_place(some) for metric, some in found.groupby("metric")}
+        covered = found[found["metric"] == "coverage"].groupby("recipe")
+        by_recipe = {recipe: _by_place(some) for recipe, some in covered}
         errors, num_seeds = by_metric["squared_error"], found["seed"].nunique()
         npe, oracle = (errors.get((0, method)) for method in ("npe", ORACLE))
         for (num, method), values in errors.items():
             labels: dict[str, str | int] = {"triples": num or "", "method": method}
             score = by_metric.get("log_score", {}).get((num, method))
             labels["log score"] = "" if score is None else f"{score.mean():.2f}"
-            # Of each seed all levels, of each level all sets.
-            cover = by_metric["coverage"][num, method].reshape(num_seeds, len(LEVELS), -1)
-            for level, share in zip(LEVELS, cover.mean(axis=(0, 2)), strict=True):
-                labels[f"{level:.0%} intervals cover"] = f"{share:.1%}"
+            both = [
+                _by_level(by_recipe[recipe][num, method], num_seeds)
+                for recipe in (INTERVALS, REGIONS)
+            ]
+            for level, *shares in zip(LEVELS, *both, strict=True):
+                words = " / ".join(f"{100 * share:.1f}" for share in shares)
+                labels[f"{level:.0%} intervals / regions"] = words
             closed = None
             if method not in ("npe", ORACLE) and npe is not None and oracle is not None:
                 closed = closed_share(gap_closed(npe, values, oracle))
@@ -261,6 +273,11 @@ def lines(rows: pd.DataFrame) -> list[Line]:
                 )
             )
     return made
+
+
+def _by_level(shares: np.ndarray, num_seeds: int) -> np.ndarray:
+    """Average shares that are ordered by seed, level and set."""
+    return shares.reshape(num_seeds, len(LEVELS), -1).mean(axis=(0, 2))
 
 
 def _by_place(rows: pd.DataFrame) -> dict[tuple[int, str], np.ndarray]:
@@ -292,11 +309,10 @@ def _draw(cell: Cell, given: Given, test: Draws) -> tuple[Tensor, float]:
     return torch.cat(draws, dim=1), torch.cat(scores).mean().item()
 
 
-def _squared_error(task: Task, draws: Tensor, theta: Tensor) -> float:
-    """Return that of the posterior mean, of log theta where theta is positive."""
+def _unbounded(task: Task, theta: Tensor) -> Tensor:
+    """Return log theta where theta is positive: no mean or ellipsoid is cut off there."""
     support = task.prior.support
-    if getattr(support, "base_constraint", support) is constraints.positive:
-        # Of an x far from all simulations, draws may be too small for a float.
-        draws = draws.clamp(min=torch.finfo(draws.dtype).tiny).log()
-        theta = theta.log()
-    return (draws.mean(dim=0) - theta).square().mean().item()
+    if getattr(support, "base_constraint", support) is not constraints.positive:
+        return theta
+    # Of an x far from all simulations, draws may be too small for a float.
+    return theta.clamp(min=torch.finfo(theta.dtype).tiny).log()
