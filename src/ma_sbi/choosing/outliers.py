@@ -17,6 +17,8 @@ GROSS = 8.0
 # if so large a share of all that are far is alike.
 NEAR = 1.0
 REGIME = 0.1
+# From this factor between the nearest outlier and all others, none is taken for another.
+FAR_APART = 4.0
 # Simulations that an outlier may have been.
 NUM_CANDIDATES = 128
 
@@ -68,7 +70,9 @@ class Outliers:
         farthest = size.max() * (away.min() / size.max()).clamp(min=1.0).sqrt()
         within = (away <= farthest).sum().item()
         few = torch.linspace(0, len(x_sim) - 1, min(NUM_CANDIDATES, len(x_sim))).long()
-        inside = (within + 0.5) / (len(x_obs) + len(outlying) + 1)
+        inside = 0.0
+        if away.min() < FAR_APART * size.max():
+            inside = (within + 0.5) / (len(x_obs) + len(outlying) + 1)
         return cls(centre, scale, farthest, inside, x_sim[few.to(x_sim.device)])
 
     def probability(self, x: Tensor) -> Tensor:

@@ -171,27 +171,27 @@ def examine_pairs(
     rng = generator(0 if seed is None else derive(seed, "pairs"))
     units, factor = tuple(spreads_apart(x_obs, x_sim, UNITS)), UNITS
     apart = spreads_apart(x_obs, x_sim, UNITS_OF_COPIES)
-    x_obs, x_sim = (x.double().cpu() for x in (x_obs, x_sim))
+    x_obs, x_sim, codes = x_obs.double().cpu(), x_sim.double().cpu(), codes.cpu()
+    groups = None if groups is None else groups.cpu()
     features = _frequent(codes) if features is None else features
-    codes = codes.cpu()
-    swapped, log_odds = _are_swapped(x_obs, x_sim, codes, features, groups, reference, rng)
     some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS]
-    x_obs, x_sim = x_obs[some], x_sim[some]
-    codes = codes[some].unique(return_inverse=True)[1]
-    if (codes.bincount() > 1).sum() * 2 < codes.max() + 1:
+    few = codes[some].unique(return_inverse=True)[1]
+    if (few.bincount() > 1).sum() * 2 < few.max() + 1:
         # Contexts hardly repeat: all rows are compared.
-        codes = torch.zeros_like(codes)
-    observed, simulated = (_centre(normal_scores(x), codes) for x in (x_obs, x_sim))
+        few = torch.zeros_like(few)
+    observed, simulated = (_centre(normal_scores(x[some]), few) for x in (x_obs, x_sim))
     if not units:
         alike = (observed * simulated).mean(dim=0) / (
             column_scale(observed) * column_scale(simulated)
         )
         units = tuple(column for column in apart if alike[column] > COPIES)
         factor = UNITS_OF_COPIES
-    groups = None if groups is None else groups.cpu()[some]
+    own = None if groups is None else groups[some]
+    p_value = _pairs_p_value(observed, simulated, few, own, rng)
+    swapped, log_odds = _are_swapped(x_obs, x_sim, codes, features, groups, reference, rng)
     return Pairing(
-        _pairs_p_value(observed, simulated, codes, groups, rng),
-        noise is not None and _is_noise(x_sim, codes, noise.cpu()),
+        p_value,
+        noise is not None and _is_noise(x_sim[some], few, noise.cpu()),
         swapped,
         log_odds,
         _other_order(observed, simulated),
