@@ -157,6 +157,15 @@ def test_a_text_that_is_missing_is_its_own_regime(notes):
     assert (found == MISSING).nonzero()[0].tolist() == list(range(20))
 
 
+@pytest.mark.parametrize("departs", [False, True])
+def test_labelling_is_advised_where_few_wordings_have_regimes(notes, departs):
+    few = Notes()
+    few.texts = [WORDINGS[label][which % 2] for which, label in enumerate(few.labels)]
+    x_obs = few.x_obs if departs else few.x_sim
+    subject = prepare(x_obs, few.texts, x_sim=few.x_sim, seed=0)
+    assert subject.few_wordings == ((8, 1.0) if departs else None)
+
+
 def test_few_labels_are_taken_as_they_are(notes):
     subject = prepare(notes.x_obs, notes.labels, x_sim=notes.x_sim, seed=0)
     assert subject.wordings is None

@@ -261,8 +261,12 @@ class Subject:
 
     @cached_property
     def few_wordings(self) -> tuple[int, float] | None:
-        """How many texts carry most rows, and which share, where few do."""
-        if self.wordings is None:
+        """How many texts carry most rows, and which share, where few do.
+
+        Texts that repeat and show no regimes behind them are labels already.
+        """
+        free = "text" in self.reading.kinds or self.regimes is not None
+        if self.wordings is None or not free:
             return None
         codes = self.wordings.codes
         count = np.sort(np.bincount(codes[codes != MISSING]))[::-1]
