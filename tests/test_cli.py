@@ -136,7 +136,7 @@ def test_check_reads_columns_by_the_users_names(tmp_path):
 def test_the_lines_that_check_prints_run_on_their_own(tmp_path):
     told = json.loads(runner.invoke(app, _rows_of_three(tmp_path)).stdout)
     # Only the posterior is the user's.
-    given = {"posterior": from_callable(lambda num, x, seed=None: x.expand(num, -1, -1))}
+    given = {"posterior": from_callable(lambda num, x: x.expand(num, -1))}
     exec(told["advice"]["code"], given)
     assert given["answer"].verdict == told["verdict"]
     assert given["draws"].shape == (1000, 100, 3)

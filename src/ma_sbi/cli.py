@@ -199,7 +199,7 @@ def check(
         }
         model = None if posterior is None else _Model(posterior, allow_pickle)
         result = _check(file, model, named, require or [], seed)
-        code = f"{_to_begin_with(file, model, named, seed)}\n{result.advice.code}"
+        code = f"{_to_begin_with(file, model, named, seed)}\n\n{result.advice.code}"
         result = replace(result, advice=replace(result.advice, code=code))
         if html is not None:
             result.to_html(html)
@@ -241,7 +241,7 @@ def _to_begin_with(
     """Write the lines that make in Python what the command has read and found."""
     names = "".join(f", {name}={value!r}" for name, value in named.items() if value)
     lines = [
-        "from ma_sbi import check, load_posterior",
+        f"from ma_sbi import check{'' if model is None else ', load_posterior'}",
         "from ma_sbi.checking.files import read_observations",
         "",
         f"rows = read_observations({str(file)!r}{names})",
@@ -249,7 +249,7 @@ def _to_begin_with(
     ]
     given = [f"{one}=rows.{one}" for one in ("x_sim", "theta", "groups")]
     if model is None:
-        lines.append("# posterior: your own, for example load_posterior(file)")
+        lines.append("# posterior is your own, for example ma_sbi.load_posterior(file)")
     else:
         pickled = ", allow_pickle=True" if model.allow_pickle else ""
         lines.append(f"posterior = load_posterior({str(model.path)!r}{pickled})")
