@@ -13,7 +13,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from ma_sbi import __version__, from_sbi
+from ma_sbi import __version__, from_callable, from_sbi
 from ma_sbi.cli import BENCH_COMMANDS, app, join_commands
 from tests.some_posteriors import ddpm_posterior, sbi_npe
 
@@ -131,6 +131,15 @@ def test_check_reads_columns_by_the_users_names(tmp_path):
     told = json.loads(result.stdout)
     named = "x_obs is flow_meas, level_meas, temp_meas; x_sim is flow_model, level_model"
     assert any(named in note for note in told["notes"])
+
+
+def test_the_lines_that_check_prints_run_on_their_own(tmp_path):
+    told = json.loads(runner.invoke(app, _rows_of_three(tmp_path)).stdout)
+    # Only the posterior is the user's.
+    given = {"posterior": from_callable(lambda num, x: x.expand(num, -1))}
+    exec(told["advice"]["code"], given)
+    assert given["answer"].verdict == told["verdict"]
+    assert given["draws"].shape == (1000, 100, 3)
 
 
 @pytest.mark.parametrize("name", ["saved", "pickled", "torch"])

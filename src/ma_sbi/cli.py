@@ -199,6 +199,8 @@ def check(
         }
         model = None if posterior is None else _Model(posterior, allow_pickle)
         result = _check(file, model, named, require or [], seed)
+        code = f"{_to_begin_with(file, model, named, seed)}\n\n{result.advice.code}"
+        result = replace(result, advice=replace(result.advice, code=code))
         if html is not None:
             result.to_html(html)
     except (ValueError, OSError) as error:
@@ -231,6 +233,29 @@ class _Model(NamedTuple):
         for one in caught:
             typer.echo(f"ma-sbi check: warning: {one.message}", err=True)
         return posterior
+
+
+def _to_begin_with(
+    file: Path, model: _Model | None, named: dict[str, Any], seed: int
+) -> str:
+    """Write the lines that make in Python what the command has read and found."""
+    names = "".join(f", {name}={value!r}" for name, value in named.items() if value)
+    lines = [
+        f"from ma_sbi import check{'' if model is None else ', load_posterior'}",
+        "from ma_sbi.checking.files import read_observations",
+        "",
+        f"rows = read_observations({str(file)!r}{names})",
+        "x_obs, context = rows.x_obs, rows.context",
+    ]
+    given = [f"{one}=rows.{one}" for one in ("x_sim", "theta", "groups")]
+    if model is None:
+        lines.append("# posterior is your own, for example ma_sbi.load_posterior(file)")
+    else:
+        pickled = ", allow_pickle=True" if model.allow_pickle else ""
+        lines.append(f"posterior = load_posterior({str(model.path)!r}{pickled})")
+        given.append("posterior=posterior")
+    given.append(f"seed={seed}")
+    return "\n".join([*lines, f"answer = check(x_obs, context, {', '.join(given)})"])
 
 
 def _check(

@@ -126,6 +126,13 @@ def test_a_gain_that_is_not_shown_is_stated_with_its_sign(mean):
     assert ("does harm" in reason) == (mean < -0.2)
 
 
+@pytest.mark.parametrize("mean", [-0.001, 0.001])
+def test_a_change_that_is_printed_as_none_does_no_harm(mean):
+    reason = decide(replace(FINE, chosen=None, gain=Score(mean, 0.0))).reasons[0]
+    assert f"{mean:+.2f} ± 0.00" in reason
+    assert reason.startswith("A correction changes nothing")
+
+
 def test_what_to_collect_follows_from_what_is_missing():
     assert decide(FINE).advice.collect == ()
     collect = " ".join(decide(replace(FINE, paired=None)).advice.collect)

@@ -6,6 +6,7 @@ from sbi.diagnostics.misspecification import compute_rbf_mmd_median_heuristic
 from scipy import stats
 
 from ma_sbi.diagnostics import out_of_distribution
+from ma_sbi.diagnostics.out_of_distribution import Likeness
 
 REPEATS = 120
 # A uniform sample gives a smaller one once in a thousand cases.
@@ -129,3 +130,10 @@ def test_bad_input_is_named(options, message):
     x_sim = options.pop("x_sim", torch.randn(30, 2))
     with pytest.raises(ValueError, match=message):
         out_of_distribution(torch.randn(10, 2), x_sim, **options)
+
+
+@pytest.mark.parametrize(("outside", "said"), [(0.06, "yes"), (0.16, "not all")])
+def test_many_rows_outside_are_not_said_to_look_like_simulations(outside, said):
+    # 16 % of 160 rows outside stood beside "yes".
+    found = Likeness(0.0, 0.045, 0.34, torch.ones(160), outside)
+    assert str(found).startswith(said)

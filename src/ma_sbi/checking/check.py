@@ -155,7 +155,7 @@ def _unwrap(posterior: Any, corrector: Any) -> tuple[Any, Any]:
 
 def _rows(subject: Subject) -> Rows:
     """Keep the rows for the pictures, the columns of a context as one text."""
-    entries = subject.entries
+    entries = subject.by_regime.entries
     if isinstance(entries, pd.DataFrame):
         entries = entries.astype(object).apply(lambda row: ", ".join(map(str, row)), axis=1)
     entries = entries.astype(object).where(~is_missing(entries), "(missing)")

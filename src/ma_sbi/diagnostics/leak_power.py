@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import stats
 from ma_sbi.diagnostics.dependence import MOST_CONTEXT_FEATURES, NUM_COSINES
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
-from ma_sbi.reading import ContextReading
+from ma_sbi.reading import ContextReading, read_context
 
 if TYPE_CHECKING:
     from ma_sbi.diagnostics.subject import Subject
@@ -26,25 +26,37 @@ class LeakPower:
     Attributes:
         power: That probability.
         num_rows: Rows that the test can permute.
+        num_learned: Other rows, from which regimes behind texts were learned.
         num_needed: Rows for a probability of 80 %; None if more than 5,000.
     """
 
     power: float
     num_rows: int
     num_needed: int | None
+    num_learned: int = 0
 
     def __str__(self) -> str:
         likely = "yes" if self.power >= THRESHOLDS.leak_power else "perhaps not"
+        return f"{likely}: {self.figures}"
+
+    @property
+    def figures(self) -> str:
+        """The probability, and what it takes, in words."""
+        learned = ""
+        if self.num_learned:
+            learned = f", beside {self.num_learned} from which regimes were learned,"
         needed = "more than 5000" if self.num_needed is None else self.num_needed
         return (
-            f"{likely}: with {self.num_rows} rows a context that explains "
+            f"with {self.num_rows} rows{learned} a context that explains "
             f"{THRESHOLDS.leak_that_matters:.0%} of one column would be found with "
             f"probability {self.power:.0%} ({needed} rows for "
             f"{THRESHOLDS.leak_power:.0%})"
         )
 
 
-def leak_power(reading: ContextReading, num_rows: int, num_columns: int) -> LeakPower:
+def leak_power(
+    reading: ContextReading, num_rows: int, num_columns: int, num_tests: int = 1
+) -> LeakPower:
     """Compute the power for a leak that explains 10 % of the variance of one column.
 
     By the noncentral chi-squared distribution of a test at 1 %. Rough: against the share
@@ -55,11 +67,12 @@ def leak_power(reading: ContextReading, num_rows: int, num_columns: int) -> Leak
         reading: The context.
         num_rows: Rows that can be permuted.
         num_columns: Columns of what is tested.
+        num_tests: Tests that share the level.
     """
     # The test uses level, spread and two finer features of each column of x.
     freedom = NUM_COSINES * _num_context_features(reading)
     # It tests each coordinate and each principal axis.
-    level = THRESHOLDS.leak_suspected / (2 * num_columns)
+    level = THRESHOLDS.leak_suspected / (2 * num_columns * num_tests)
     share = THRESHOLDS.leak_that_matters
     per_row = share / (1 - share)
     cut = stats.chi2.isf(level, freedom)
@@ -84,12 +97,19 @@ def _run(subject: Subject) -> LeakPower:
     if subject.found("exclusion") is None:
         raise CannotRun("The context was not tested for a leak.")
     rows = subject.permutable
-    num_rows = len(rows.x_obs)
-    if rows.groups is not None:
-        num_rows = int(rows.reading.changes_within(rows.groups).sum())
+    reading, groups, num_tests = rows.reading, rows.groups, 1
+    if rows.blind is not None:
+        num_tests = 2
+    if rows.blind is not None and rows.blind.context is not None:
+        reading = read_context(rows.blind.context)
+        groups = None if groups is None else groups[rows.blind.rows]
+    num_rows = len(reading)
+    if groups is not None:
+        num_rows = int(reading.changes_within(groups).sum())
     tested = rows.theta if rows.x_sim is None else rows.x_sim
     assert tested is not None
-    return leak_power(rows.reading, num_rows, tested.shape[1])
+    found = leak_power(reading, num_rows, tested.shape[1], num_tests)
+    return replace(found, num_learned=len(rows.x_obs) - len(reading))
 
 
 DIAGNOSTIC = Diagnostic("leak_power", "Would a leak have been found?", _run)

@@ -75,8 +75,18 @@ class Likeness:
             return self.log_prob_p_value
         return min(1.0, 2 * min(self.mmd_p_value, self.log_prob_p_value))
 
+    @property
+    def too_many_outside(self) -> bool:
+        """Whether three standard errors more rows are outside than are expected.
+
+        What is usual is learned from half as many simulations as there are rows, or more.
+        """
+        error = (0.05 * 0.95 * 3 / len(self.row_p_values)) ** 0.5
+        return self.outside > 0.05 + 3 * error
+
     def __str__(self) -> str:
-        like = "yes" if self.p_value >= THRESHOLDS.unusual else "no"
+        like = "not all" if self.too_many_outside else "yes"
+        like = like if self.p_value >= THRESHOLDS.unusual else "no"
         mmd = "" if self.mmd_p_value is None else f"MMD p = {self.mmd_p_value:.2g}, "
         return (
             f"{like} ({mmd}log density p = {self.log_prob_p_value:.2g}, "

@@ -15,6 +15,13 @@ from torch import Tensor
 from ma_sbi.correctors.composed import FittableCorrector
 from ma_sbi.diagnostics.corrected_rows import CorrectedRows
 from ma_sbi.diagnostics.diagnostic import CannotRun, Skipped
+from ma_sbi.diagnostics.wordings import (
+    MISSING,
+    Blind,
+    Wordings,
+    learning_rows,
+    regimes_of_rows,
+)
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import Encoder, has_density
 from ma_sbi.randomness import derive, generator
@@ -82,6 +89,7 @@ class Subject:
         simulations: Simulations from the prior, as :func:`~ma_sbi.fit_corrector` takes
             them, or None.
         density: Log density of the simulations, or None.
+        wordings: The texts among the context, if they are many; else None.
         correction: Rows corrected by fits to others, by the option that is advised.
         results: What the diagnostics found so far, by name.
         notes: What was assumed or limited, in sentences.
@@ -103,6 +111,7 @@ class Subject:
     repeats: Tensor | None = None
     simulations: Any = None
     density: Callable[..., Any] | None = None
+    wordings: Wordings | None = None
     correction: CorrectedRows | None = None
     results: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -129,6 +138,7 @@ class Subject:
             repeats=pick(self.repeats),
             theta=pick(self.theta),
             groups=pick(self.groups),
+            wordings=None if self.wordings is None else self.wordings.take(rows),
         )
 
     def choose(self, most: int, purpose: str) -> np.ndarray:
@@ -141,6 +151,55 @@ class Subject:
     def reading(self) -> ContextReading:
         """The context with the kind of each of its columns."""
         return read_context(self.entries, encoder=self.encoder)
+
+    # Texts, read as regimes
+
+    @cached_property
+    def regimes(self) -> np.ndarray | None:
+        """The regime behind each row's text; None without texts that tell regimes.
+
+        One place decides this for every diagnostic: see
+        :mod:`ma_sbi.diagnostics.wordings`.
+        """
+        if self.wordings is None or self.x_sim is None:
+            return None
+        return regimes_of_rows(self.wordings, self.x_obs, self.x_sim, seed=self.seed)
+
+    @property
+    def num_regimes(self) -> int:
+        """How many regimes were found behind texts; none if 0."""
+        regimes = self.regimes
+        return 0 if regimes is None else int(regimes.max()) + 1
+
+    @cached_property
+    def by_regime(self) -> ContextReading:
+        """The context with regimes in place of texts, for what describes rows."""
+        if self.regimes is None:
+            return self.reading
+        return read_context(self._replace_texts(self.regimes))
+
+    @cached_property
+    def blind(self) -> Blind | None:
+        """Rows with regimes that were found without them, for tests of dependence."""
+        if self.wordings is None or self.x_sim is None:
+            return None
+        learn = learning_rows(len(self.x_obs), self.seed)
+        rows = np.setdiff1d(np.arange(len(self.x_obs)), learn)
+        found = regimes_of_rows(self.wordings, self.x_obs, self.x_sim, learn)
+        if found is None:
+            return Blind(rows, None)
+        return Blind(rows, self._replace_texts(found).iloc[rows].reset_index(drop=True))
+
+    def _replace_texts(self, regimes: np.ndarray) -> Any:
+        """Replace each text by the name of its regime."""
+        assert self.wordings is not None  # noqa: S101
+        names = self.wordings.names(regimes)
+        column = pd.Series([names[one] for one in regimes.tolist()], dtype=object)
+        if self.wordings.column is None:
+            return column
+        table = pd.DataFrame(self.entries).reset_index(drop=True)
+        table.isetitem(self.wordings.column, column)
+        return table
 
     # The posterior
 
@@ -202,14 +261,19 @@ class Subject:
 
     @cached_property
     def few_wordings(self) -> tuple[int, float] | None:
-        """How many texts carry most rows, and which share, where few do."""
-        if "text" not in self.reading.kinds:
+        """How many texts carry most rows, and which share, where few do.
+
+        Texts that repeat and show no regimes behind them are labels already.
+        """
+        free = "text" in self.reading.kinds or self.regimes is not None
+        if self.wordings is None or not free:
             return None
-        count = np.sort(np.bincount(self.reading.codes))[::-1]
-        share = count[:FEW_WORDINGS].sum() / count.sum()
-        if share < MOST_OF_ALL or len(count) <= FEW_WORDINGS:
+        codes = self.wordings.codes
+        count = np.sort(np.bincount(codes[codes != MISSING]))[::-1]
+        share = count[:FEW_WORDINGS].sum() / len(codes)
+        if share < MOST_OF_ALL:
             return None
-        return FEW_WORDINGS, float(share)
+        return min(FEW_WORDINGS, len(count)), float(share)
 
     # Rows that may be permuted
 
@@ -248,6 +312,7 @@ class Subject:
             x_sim=average(self.x_sim),
             theta=average(self.theta),
             groups=None,
+            wordings=None if self.wordings is None else self.wordings.take(first),
         )
 
     @property
@@ -255,5 +320,5 @@ class Subject:
         """Whether no context occurs in two groups."""
         if self.groups is None:
             return False
-        table = pd.DataFrame({"group": self.groups, "context": self.reading.codes})
+        table = pd.DataFrame({"group": self.groups, "context": self.by_regime.codes})
         return bool((table.groupby("context")["group"].nunique() == 1).all())
