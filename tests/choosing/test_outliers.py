@@ -81,6 +81,32 @@ def test_the_farthest_of_many_rows_is_no_outlier():
     rng = torch.Generator().manual_seed(0)
     x_sim = torch.randn(20_000, 3, generator=rng)
     assert not find_outliers(x_sim + 1, x_sim).any()
-    outliers = Outliers.beyond(x_sim + 1, x_sim)
-    assert not outliers.among(x_sim + 1).any()
+    far = torch.full((1, 3), 30.0)
+    outliers = Outliers.beyond(x_sim + 1, far, x_sim)
+    assert not outliers.probability(x_sim + 1).any()
+    assert outliers.probability(far).item() == 1
     assert outliers.x_sim.shape == (NUM_CANDIDATES, 3)
+
+
+def test_outliers_among_the_others_leave_a_doubt():
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(100, 1, generator=rng)
+    x_sim[0] = 12.0  # simulations have a long tail, beyond the nearest outlier
+    outliers = Outliers.beyond(x_sim, torch.tensor([[10.0], [-11.0], [60.0]]), x_sim)
+    # Two of 103 lie within the range of the others.
+    expected = torch.tensor([2.5 / 104, 2.5 / 104, 1.0])
+    found = outliers.probability(torch.tensor([[0.0], [11.0], [15.0]]))
+    torch.testing.assert_close(found, expected)
+
+
+def test_many_outliers_are_no_regime_because_two_are_alike():
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(1000, 1, generator=rng)
+    x_obs = x_sim.clone()
+    x_obs[::20] += torch.linspace(-60, 60, 50)[:, None].sign() * (
+        12 + 50 * torch.rand(50, 1, generator=rng)
+    )
+    assert find_outliers(x_obs, x_sim)[::20].all()
+    x_obs = x_sim.clone()
+    x_obs[::20] += 30.0
+    assert not find_outliers(x_obs, x_sim).any()
