@@ -145,9 +145,8 @@ def choose(judgement: Judgement) -> Option | None:
     of x_sim cannot be told from departure, a spread that is common to all may be noise.
     Neither is a reason for a correction. Without pairs or true parameters, what differs
     between contexts may be theta: unless that is bounded, at most the common part is
-    chosen. Where theta seems to
-    come from another population than the prior, which the judge assumes, the gain must be
-    larger. Where observations may be further simulations of their rows, nothing departs.
+    chosen. Where theta seems to come from another population than the prior, which the
+    judge assumes, the gain must be larger. Where observations may be further simulations of their rows, nothing departs.
     """
     if judgement.is_population or judgement.is_exchangeable:
         return None
@@ -158,7 +157,9 @@ def choose(judgement: Judgement) -> Option | None:
     gain = best.gain
     if judgement.is_elsewhere:
         return best if gain.low > GAIN_ELSEWHERE else None
-    if judgement.is_noise and (common is None or best is common or gain.low <= 0):
+    by_noise = common is None or best is common or gain.low <= 0
+    # Outliers cost more than noise that is drawn twice.
+    if judgement.is_noise and by_noise and not judgement.num_outliers:
         return None
     clear = gain.low > 0 or gain.mean > max(gain.error, LARGE_GAIN)
     harmless = best.lost < HARMLESS and (gain.mean > 0 or judgement.num_outliers > 0)

@@ -193,7 +193,7 @@ class Judgement:
         Then nothing departs, and what predicts x_sim better only evens out its noise.
         """
         p_value = self.exchange_p_value
-        return p_value is not None and p_value > THRESHOLDS.unusual
+        return p_value is not None and p_value > THRESHOLDS.exchange
 
     @property
     def is_noise(self) -> bool:

@@ -15,7 +15,7 @@ from ma_sbi.randomness import derive, generator
 
 __all__ = ["exchange_p_value"]
 
-NUM_EXCHANGES = 999
+NUM_EXCHANGES = 1999
 
 
 def exchange_p_value(
@@ -38,7 +38,7 @@ def exchange_p_value(
         >>> x = torch.randn(200, 3, 2, generator=torch.Generator().manual_seed(0))
         >>> shift = torch.tensor([0.5, 0.0])
         >>> exchange_p_value(x[:, 0] + shift, x[:, 1:], torch.ones(200, 1), seed=0)
-        0.002
+        0.001
     """
     every = torch.cat([x_obs[:, None], x_sim], dim=1).double().cpu()
     num, places, dim_x = every.shape

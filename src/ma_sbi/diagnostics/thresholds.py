@@ -22,6 +22,8 @@ class Thresholds:
             matter: the paper's threshold.
         leak_power: Probability of finding such a leak, below which finding none says
             little. The usual value.
+        exchange: Level at which observations are no further simulations of their rows.
+            Strict, because evening out noise looks like a gain.
         dependence: Level of tests whose result alone forbids nothing.
         unusual: Level at which observations differ from simulations, or from what the
             posterior predicts. Stricter than usual, because all diagnostics use the same
@@ -42,6 +44,7 @@ class Thresholds:
     leak_suspected: float = 0.01
     leak_that_matters: float = 0.10
     leak_power: float = 0.8
+    exchange: float = 0.001
     dependence: float = 0.05
     unusual: float = 0.01
     mmd_worse: float = 0.1
