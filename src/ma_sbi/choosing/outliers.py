@@ -44,15 +44,17 @@ class Outliers:
     Attributes:
         centre: Of the observations that are no outliers, shape ``(dim_x,)``.
         scale: Their scale, shape ``(dim_x,)``.
-        farthest: How far from the centre the others may lie, in this scale.
-        inside: Probability that an observation which is not as far is one, too.
+        ends: How far from the centre the others lie at most, and where outliers begin, in
+            this scale, shape ``(2,)``.
+        chances: Probability that an observation is one: within the first end, between the
+            two, and beyond, shape ``(3,)``.
         x_sim: What an outlier may have been, shape ``(K, dim_x)``.
     """
 
     centre: Tensor
     scale: Tensor
-    farthest: Tensor
-    inside: float
+    ends: Tensor
+    chances: Tensor
     x_sim: Tensor
 
     @classmethod
@@ -66,19 +68,22 @@ class Outliers:
         """
         centre, scale, size = _sizes(x_obs, x_sim)
         away = ((outlying - centre) / scale).norm(dim=1)
-        # Half way to the nearest, as factors go; where they overlap, beyond all others.
-        farthest = size.max() * (away.min() / size.max()).clamp(min=1.0).sqrt()
-        within = (away <= farthest).sum().item()
-        few = torch.linspace(0, len(x_sim) - 1, min(NUM_CANDIDATES, len(x_sim))).long()
-        inside = 0.0
+        ends = torch.stack([size.max(), torch.maximum(size.max(), away.min())])
+        num, outside = len(size) + len(away), int((away > ends[0]).sum())
+        within = 0.0
         if away.min() < FAR_APART * size.max():
-            inside = (within + 0.5) / (len(x_obs) + len(outlying) + 1)
-        return cls(centre, scale, farthest, inside, x_sim[few.to(x_sim.device)])
+            within = (len(away) - outside + 0.5) / (num + 1)
+        # Where none was seen, as many as everywhere. One observation that is no outlier is
+        # expected beyond all others.
+        far = 1.0 if outside == len(away) else outside / (outside + 1)
+        chances = torch.tensor([within, len(away) / num, far]).to(size)
+        few = torch.linspace(0, len(x_sim) - 1, min(NUM_CANDIDATES, len(x_sim))).long()
+        return cls(centre, scale, ends, chances, x_sim[few.to(x_sim.device)])
 
     def probability(self, x: Tensor) -> Tensor:
         """Tell how probably observations ``(batch, dim_x)`` are outliers."""
         away = ((x.to(self.centre) - self.centre) / self.scale).norm(dim=1)
-        return torch.where(away > self.farthest, 1.0, self.inside).to(x)
+        return self.chances[torch.bucketize(away, self.ends)].to(x)
 
     def corrections(self, x: Tensor) -> Corrections:
         """Return the simulations that any observation may have been, equally likely."""
