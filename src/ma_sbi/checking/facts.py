@@ -52,13 +52,11 @@ class Facts:
         paired: Whether rows of x_obs and x_sim are pairs; None without x_sim.
         pair_p_value: Of the test whether they depend on each other, if that was asked.
         direction_told: Whether the rows tell which side is x_obs and which x_sim.
-        doubtful: Log odds of swapped sides, where they are likely, but not told.
         leak: Whether the context depends on theta.
         leak_detail: The same in a sentence, with its numbers.
         cannot: Why no correction could be judged, in a sentence.
         chosen: The option that does best, None if no correction does.
         is_population: Whether what is common to all rows may be another population.
-        is_noise: Whether x_obs - x_sim may be noise, and rows are judged by x_sim.
         may_leak: Whether nothing tells departures of contexts from differences of theta.
         theta_share: Share of the differences between contexts that may be theta, at most,
             where there are no pairs.
@@ -94,13 +92,11 @@ class Facts:
     paired: bool | None = True
     pair_p_value: float | None = None
     direction_told: bool = True
-    doubtful: float | None = None
     leak: Leak = "untested"
     leak_detail: str = ""
     cannot: str = ""
     chosen: Literal["by context", "common"] | None = None
     is_population: bool = False
-    is_noise: bool = False
     may_leak: bool = False
     theta_share: float | None = None
     elsewhere_p_value: float | None = None
@@ -141,12 +137,12 @@ def choose(judgement: Judgement) -> Option | None:
 
     A correction is chosen if its gain is two standard errors above zero, or one if it is
     large; or if it makes hardly any row worse, such as one that only allows for outliers.
-    Where rows are no pairs, what is common to all may be another population; where noise
-    of x_sim cannot be told from departure, a spread that is common to all may be noise.
-    Neither is a reason for a correction. Without pairs or true parameters, what differs
-    between contexts may be theta: unless that is bounded, at most the common part is
-    chosen. Where theta seems to come from another population than the prior, which the
-    judge assumes, the gain must be larger. Where observations may be further simulations of their rows, nothing departs.
+    Where rows are no pairs, what is common to all may be another population, which is no
+    reason for a correction. Without pairs or true parameters, what differs between
+    contexts may be theta: unless that is bounded, at most the common part is chosen. Where
+    theta seems to come from another population than the prior, which the judge assumes,
+    the gain must be larger. Where observations may be further simulations of their rows,
+    nothing departs.
     """
     if judgement.is_population or judgement.is_exchangeable:
         return None
@@ -157,10 +153,6 @@ def choose(judgement: Judgement) -> Option | None:
     gain = best.gain
     if judgement.is_elsewhere:
         return best if gain.low > GAIN_ELSEWHERE else None
-    by_noise = common is None or best is common or gain.low <= 0
-    # Outliers cost more than noise that is drawn twice.
-    if judgement.is_noise and by_noise and not judgement.num_outliers:
-        return None
     clear = gain.low > 0 or gain.mean > max(gain.error, LARGE_GAIN)
     harmless = best.lost < HARMLESS and (gain.mean > 0 or judgement.num_outliers > 0)
     return best if clear or harmless else None
@@ -189,9 +181,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "num_outliers": judgement.num_outliers,
             "pair_p_value": None if pairing is None else pairing.p_value,
             "direction_told": pairing is None or pairing.swapped is not None,
-            "doubtful": pairing.log_odds if pairing and pairing.is_doubtful else None,
             "is_population": judgement.is_population,
-            "is_noise": judgement.is_noise,
             "may_leak": judgement.may_leak,
             "theta_share": judgement.theta_share,
             "elsewhere_p_value": judgement.elsewhere_p_value

@@ -50,12 +50,10 @@ MOST_COMMON = 2_000
 UNEXPLAINED = 0.001
 # Share of the differences between contexts that may be theta without pairs: with less than
 # half, removing them leaves less behind than it takes away. And the fewest rows to tell it.
-MOST_THETA = 0.4
+MOST_THETA = 0.3
 FEWEST_UNPAIRED = 100
 # P-value from which x_sim that are no pairs may be simulations from the prior.
 FROM_PRIOR = 0.05
-# Mean departure, in standard deviations, that noise does not explain.
-CLEAR_MEAN = 0.7
 SAME = "same"
 
 OptionName = Literal["by context", "common"]
@@ -164,7 +162,7 @@ class Judgement:
         elsewhere_p_value: Of parameters drawn at x_sim being draws from the prior, where
             they are what rows are judged by; else None.
         exchange_p_value: Of observations being further simulations of their rows, where
-            x_sim has noise of its own; else None.
+            x_sim has noise of its own, or may have; else None.
     """
 
     plan: Plan
@@ -190,23 +188,13 @@ class Judgement:
     def is_exchangeable(self) -> bool:
         """Whether observations may be further simulations of their rows.
 
-        Then nothing departs, and what predicts x_sim better only evens out its noise.
+        Then nothing departs, and what predicts x_sim better only evens out its noise. Gross
+        outliers are none, whatever the others are.
         """
         p_value = self.exchange_p_value
-        return p_value is not None and p_value > THRESHOLDS.exchange
-
-    @property
-    def is_noise(self) -> bool:
-        """Whether what x_sim is predicted by may be its noise, which is no departure.
-
-        Noise has no mean: a mean departure as large as its spread is one all the same.
-        """
-        data = self.plan.data
-        if data.noise.told or self.scored_by != SimulatedData.words:
-            return False
-        delta = data.x_obs - data.mean_x_sim
-        size = delta.mean(dim=0).abs() / delta.std(dim=0).clamp(min=1e-12)
-        return bool((size < CLEAR_MEAN).all())
+        return (
+            p_value is not None and p_value > THRESHOLDS.exchange and not self.num_outliers
+        )
 
     @property
     def is_elsewhere(self) -> bool:
@@ -332,9 +320,9 @@ def _compare(
 
 
 def _exchange(plan: Plan) -> float | None:
-    """Test whether observations may be further simulations, where noise is not shared."""
+    """Test whether observations may be further simulations, unless noise is shared."""
     data = plan.data
-    if not data.paired or not data.noise.found:
+    if not data.paired or (data.noise.told and not data.noise.found):
         return None
     features = describe(data.entries)
     return exchange_p_value(data.x_obs, data.x_sim, features, plan.seed)

@@ -92,14 +92,10 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return "do not use", [facts.cannot]
     if facts.is_population:
         return "do not use", [_population(facts)]
-    if facts.doubtful is not None:
-        return "do not use", [_doubtful(facts.doubtful)]
     if facts.exchange_p_value is not None:
         return "do not use", [_exchangeable(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
         return "do not use", [_elsewhere(facts, facts.gain), *_likeness(facts)]
-    if facts.chosen is None and facts.is_noise and facts.gain.low > 0:
-        return "do not use", [_may_be_noise(facts, facts.gain), *_unseen(facts)]
     if facts.chosen is None:
         return "do not use", [_no_gain(facts), *_likeness(facts), *_unseen(facts)]
     worse = _worse(facts)
@@ -156,30 +152,12 @@ def _no_gain(facts: Facts) -> str:
     )
 
 
-def _may_be_noise(facts: Facts, gain: Score) -> str:
-    return (
-        f"Drawing departures predicts x_sim better ({gain} nats per row), but not by the "
-        "context. Whether they are departures or noise that each simulation has of its own "
-        f"cannot be told from {facts.num_rows} rows without a posterior or several "
-        "simulations of each row."
-    )
-
-
 def _population(facts: Facts) -> str:
     return (
         "Rows of x_obs and x_sim are not seen to be pairs (p = "
         f"{facts.pair_p_value:.2g}). What is common to all rows may be a departure, or "
         "x_sim at other parameters; what differs between contexts may be a departure, or "
         "theta. A row of x_sim must be simulated at the inputs of the same row of x_obs."
-    )
-
-
-def _doubtful(log_odds: float) -> str:
-    return (
-        "x_obs and x_sim may be swapped: the means of x_sim depend on the context, or "
-        "differ from those of other simulations, and those of x_obs less so "
-        f"(log odds {log_odds:.1f}). Make sure which is which; more rows, or "
-        "simulations=, would tell it."
     )
 
 

@@ -31,8 +31,8 @@ NUM_PERMUTATIONS = 499
 PAIRED = 0.01
 # Sides are taken for swapped if one test is as clear as this and the other is not at all.
 CLEAR, UNCLEAR = 0.005, 0.05
-# Log odds of swapped sides from which they are told, and from which they are doubtful.
-TOLD, DOUBTFUL = 2.0, 1.0
+# Log odds of swapped sides from which they are told.
+TOLD = 2.0
 # Level at which a mean departure must be seen for it to tell the sides.
 DEPARTS = 0.001
 # Share of the deviation of the other side that a side of simulations may have by chance in
@@ -99,13 +99,6 @@ class Pairing:
         nothing of how a departure depends on x.
         """
         return self.only_noise and self.p_value > PAIRED
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether sides are more likely swapped than not, though that is not clear."""
-        return (
-            self.swapped is None and self.log_odds is not None and self.log_odds > DOUBTFUL
-        )
 
     @property
     def mistakes(self) -> tuple[str, ...]:

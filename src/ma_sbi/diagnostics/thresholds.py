@@ -44,7 +44,7 @@ class Thresholds:
     leak_suspected: float = 0.01
     leak_that_matters: float = 0.10
     leak_power: float = 0.8
-    exchange: float = 0.001
+    exchange: float = 0.002
     dependence: float = 0.05
     unusual: float = 0.01
     mmd_worse: float = 0.1
