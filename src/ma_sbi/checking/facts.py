@@ -146,7 +146,8 @@ def choose(judgement: Judgement) -> Option | None:
     Neither is a reason for a correction. Without pairs or true parameters, what differs
     between contexts may be theta: unless that is bounded, at most the common part is
     chosen. Where theta seems to come from another population than the prior, which the
-    judge assumes, the gain must be larger. Where observations may be further simulations of their rows, nothing departs.
+    judge assumes, the gain must be larger. Where observations may be further simulations
+    of their rows, nothing departs.
     """
     if judgement.is_population or judgement.is_exchangeable:
         return None
