@@ -19,6 +19,7 @@ from ma_sbi import (
     HashEncoder,
     ShiftCorrector,
     fit_ddpm,
+    from_callable,
 )
 from ma_sbi.checking.inputs import prepare
 from ma_sbi.diagnostics import Skipped, dependence_test, read_context
@@ -28,7 +29,7 @@ from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.diagnostics.subject import SLOW
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.posteriors import DiffusionPosterior
-from tests.worlds import SHIFTS, World, exact, simulate
+from tests.worlds import SHIFTS, World, exact, law, simulate
 
 
 @pytest.fixture(scope="module")
@@ -169,13 +170,109 @@ def test_without_simulations_it_says_what_to_collect(world):
     assert any("x_sim" in one for one in found.advice.collect)
 
 
-def test_of_a_pool_of_simulations_the_common_part_is_used(world):
-    pool = World(n=1000, seed=9).x_sim
+# Twice as far as elsewhere: the bound on theta is about 0.13 of what differs.
+FAR = 2 * SHIFTS
+
+
+def test_of_a_pool_of_simulations_shifts_by_context_are_used_with_care():
+    world, pool = World(shifts=FAR), World(n=1000, seed=9).x_sim
     found = ma_sbi.check(world.x_obs, world.context, simulations=pool, seed=0)
-    assert found.verdict == "use the marginal part only", found
+    assert found.verdict == "use with care", found
+    said = f"At most {found.judgement.theta_share:.0%} of what differs between contexts"
+    assert any(one.startswith(said) for one in found.reasons)
     assert any("same distribution under every context" in one for one in found.reasons)
     given = {"posterior": exact(), "answer": found}
     exec(found.advice.code, given | {"x_obs": world.x_obs, "context": world.context})
+
+
+def test_of_few_rows_and_a_pool_the_common_part_is_used():
+    world, pool = World(n=90, shifts=FAR), World(n=1000, seed=9).x_sim
+    found = ma_sbi.check(world.x_obs, world.context, simulations=pool, seed=0)
+    assert found.judgement.may_leak
+    assert found.verdict in ("use the marginal part only", "do not use"), found
+
+
+def told_by(theta):
+    """A context that theta decides."""
+    return ["high" if one else "low" for one in theta[:, 0] > 0]
+
+
+def test_of_a_pool_and_a_context_that_theta_decides_the_common_part_is_used(world):
+    pool, constant = World(n=1000, seed=9).x_sim, torch.tensor([1.0, 1.0])
+    found = ma_sbi.check(
+        world.x_sim + constant, told_by(world.theta), simulations=pool, seed=0
+    )
+    assert found.verdict == "use the marginal part only", found
+    assert any("between contexts may be theta" in one for one in found.reasons)
+    # The mean of 400 simulations, against that of 1000; each varies by 1.25.
+    removed = constant - found.corrector.correct(torch.zeros(2, 2) + constant, "high")
+    error = (1.25 / 400 + 1.25 / 1000) ** 0.5
+    torch.testing.assert_close(
+        removed, constant.expand(2, -1), atol=4 * error, rtol=0.0, check_dtype=False
+    )
+
+
+def with_prior():
+    """The exact posterior, which knows its prior."""
+    return from_callable(
+        lambda num, x: law(x).sample((num,)),
+        lambda t, x: law(x).log_prob(t),
+        batched=True,
+        prior=Independent(Normal(torch.zeros(2), torch.ones(2)), 1),
+    )
+
+
+STRANGERS = World(seed=51).x_sim
+
+
+def test_simulations_at_other_parameters_are_a_pool_if_the_posterior_knows_its_prior():
+    world = World(shifts=FAR, seed=1)
+    options = {"x_sim": STRANGERS, "seed": 0}
+    found = ma_sbi.check(world.x_obs, world.context, posterior=with_prior(), **options)
+    assert found.verdict == "use with care", found
+    said = " ".join(found.reasons)
+    assert f"At most {found.judgement.theta_share:.0%} of what differs" in said
+    assert "not seen to be pairs" in said
+    assert "neither pairs nor true parameters" in said
+    # Without it they may be simulations of another population.
+    refused = ma_sbi.check(world.x_obs, world.context, **options)
+    assert refused.verdict == "do not use", refused
+
+
+def test_simulations_of_another_population_are_no_pool():
+    world = World(shifts=FAR, seed=1)
+    found = ma_sbi.check(
+        world.x_obs, world.context, x_sim=STRANGERS + 1, posterior=with_prior(), seed=0
+    )
+    assert found.verdict == "do not use", found
+    assert "may be a departure, or x_sim at other parameters" in found.reasons[0]
+
+
+def test_what_theta_decides_is_not_removed_without_pairs():
+    world = World(seed=1)
+    options = {"x_sim": STRANGERS, "posterior": with_prior(), "seed": 0}
+    found = ma_sbi.check(world.x_sim, told_by(world.theta), **options)
+    assert found.judgement.may_leak
+    assert found.verdict in ("do not use", "use the marginal part only"), found
+
+
+@pytest.mark.parametrize("with_posterior", [True, False], ids=["posterior", "alone"])
+def test_observations_that_are_further_simulations_are_left_as_they_are(with_posterior):
+    for seed in range(2):
+        world = World(n=150, seed=seed)
+        rng = torch.Generator().manual_seed(100 + seed)
+        noise = 0.5 * torch.randn(150, 4, 2, generator=rng)
+        found = ma_sbi.check(
+            world.x_sim,  # one more of them
+            world.context,
+            x_sim=world.theta[:, None] + noise,
+            posterior=exact() if with_posterior else None,
+            seed=0,
+        )
+        assert found.verdict == "do not use", found
+        assert "could be further simulations of their rows" in found.reasons[0]
+        p_value = found.judgement.exchange_p_value
+        assert f"(p = {p_value:.2g}, 150 rows)" in found.reasons[0]
 
 
 def test_a_diagnostic_that_fails_loses_no_other(world, monkeypatch):

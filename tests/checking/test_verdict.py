@@ -36,12 +36,12 @@ REFUSED = {
     },
     "nothing to compare": {"gain": None, "chosen": None, "cannot": "There is nothing."},
     "no gain": {"chosen": None, "gain": Score(0.01, 0.02)},
-    "perhaps noise": {"chosen": None, "is_noise": True},
     "perhaps a population": {
         "chosen": None,
         "is_population": True,
         "pair_p_value": 0.3,
     },
+    "perhaps further simulations": {"chosen": None, "exchange_p_value": 0.3},
     "another population": {
         "chosen": None,
         "elsewhere_p_value": 0.001,
@@ -154,3 +154,27 @@ def test_without_pairs_at_most_the_common_part_is_used():
     decision = decide(facts)
     assert decision.verdict == "use the marginal part only"
     assert any("between contexts may be theta" in said for said in decision.reasons)
+
+
+@pytest.mark.parametrize("gain", [Score(0.3, 0.05), Score(0.01, 0.05)], ids=str)
+def test_further_simulations_are_named_and_a_gain_is_explained_by_their_noise(gain):
+    facts = replace(FINE, chosen=None, exchange_p_value=0.31, gain=gain)
+    reason = decide(facts).reasons[0]
+    assert "could be further simulations of their rows (p = 0.31, 400 rows)" in reason
+    assert ("only evens out its noise" in reason) == (gain.low > 0)
+    assert (str(gain) in reason) == (gain.low > 0)
+
+
+def test_mistakes_come_before_further_simulations():
+    facts = replace(FINE, chosen=None, exchange_p_value=0.3, problems=("Units differ.",))
+    assert decide(facts).reasons[0] == "Units differ."
+
+
+def test_without_pairs_the_bound_on_theta_is_said_where_the_context_is_used():
+    facts = replace(FINE, paired=None, theta_share=0.23)
+    decision = decide(facts)
+    assert decision.verdict == "use with care"
+    (said,) = (one for one in decision.reasons if "At most 23% of what differs" in one)
+    assert "if theta is distributed over all rows as in the simulations" in said
+    common = decide(replace(facts, chosen="common", theta_share=0.9, may_leak=True))
+    assert not any("At most" in said for said in common.reasons)

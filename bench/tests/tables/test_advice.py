@@ -25,7 +25,7 @@ from ma_sbi_bench.tables.advice import (
     what_is_given,
     world_of,
 )
-from ma_sbi_bench.tables.advice_lines import VERDICTS, judge, lines
+from ma_sbi_bench.tables.advice_lines import VERDICTS, Judged, judge, lines
 from ma_sbi_bench.trials.drawn_worlds import KINDS, draw_world
 
 TABLE = Advice()
@@ -145,14 +145,71 @@ def test_advice_is_judged_by_what_it_loses(nothing, context, for_all, corrects, 
     assert judge(leads, corrects=corrects) == verdict
 
 
+NAMES = {
+    "swapped": "do not use: x_obs and x_sim seem to be swapped: x_sim behaves as ...",
+    "columns": "do not use: Columns of x_obs and x_sim seem to be in different orders.",
+    "units": "do not use: x_obs and x_sim seem to have different units.",
+}
+
+
+def judged(kind, said, corrects="nothing"):
+    """Advice in a world where a correction by context would have gained by luck."""
+    leads = {NOTHING: 0.0 if corrects == "nothing" else 1.0, WITH_CONTEXT: -1.0}
+    errors = dict.fromkeys(leads, 0.01)
+    world = draw_world(kind, 0, seed=SEED)
+    return Judged(kind, 0, world, leads, errors, corrects, said)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_refusal_that_names_what_was_mixed_up_is_right(kind):
+    found = judged(kind, NAMES[kind])
+    assert found.refuses
+    assert found.verdict == "right"
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_sides_that_may_be_swapped_are_named_for_swapped_sides_only(kind):
+    found = judged(kind, "do not use: x_obs and x_sim may be swapped (log odds 1.4).")
+    assert found.refuses == (kind == "swapped")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("swapped", "do not use: A correction is not shown to help."),
+        ("swapped", NAMES["units"]),
+        ("units", NAMES["columns"]),
+        ("columns", NAMES["swapped"]),
+        ("label", NAMES["swapped"]),
+    ],
+)
+def test_a_refusal_with_another_reason_is_too_strict(kind, said):
+    found = judged(kind, said)
+    assert not found.refuses
+    assert found.verdict == "too strict"
+
+
+def test_a_correction_of_rows_that_were_mixed_up_is_no_refusal():
+    found = judged("swapped", NAMES["swapped"], corrects="all rows alike")
+    assert not found.refuses
+    assert found.verdict == "too strict"
+
+
 @pytest.fixture
 def made_up(tmp_path):
-    """Return rows in which the advice is harmful in one world, and else right."""
+    """Return rows in which the advice is harmful in one world, and else right.
+
+    Swapped sides are refused by name in two worlds; in one a correction would have gained.
+    """
     store = Store(tmp_path)
     cells = TABLE.cells(Budget())
+    refused = [place for place, cell in enumerate(cells) if cell.task == "swapped"][:2]
     for place, cell in enumerate(cells):
         leads = {NOTHING: -0.2 if place == 0 else 0.1, WITH_CONTEXT: 0.0}
         found = [Measurement(SAID, (2.0,), "use: it helps")]
+        if place in refused:
+            leads = {NOTHING: 0.0, WITH_CONTEXT: -1.0 if place == refused[0] else 1.0}
+            found = [Measurement(SAID, (0.0,), NAMES["swapped"])]
         for name, lead in leads.items():
             found += [
                 Measurement(LEAD, (lead,), name),
@@ -171,7 +228,8 @@ def test_worlds_are_counted_by_kind_and_what_is_wrong_is_listed(made_up):
     total = len(TABLE.cells(Budget()))
     assert counts == {"right": total - 1, "too lenient": 0, "too strict": 0, "harmful": 1}
     assert [line.note for line in summary] == [
-        "bar: 95%; reached",
+        "bar: 95%; reached; 2 of them refuse rows that were mixed up, where in 1 some "
+        "correction would have gained",
         "",
         "",
         "bar: none; missed",

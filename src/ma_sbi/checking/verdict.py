@@ -232,7 +232,8 @@ def _context(facts: Facts) -> list[str]:
     if facts.theta_share is not None:
         said.append(
             f"At most {facts.theta_share:.0%} of what differs between contexts can be "
-            "theta, by the spread within them."
+            "theta, by the spread within them, if theta is distributed over all rows as "
+            "in the simulations."
         )
     return said
 
