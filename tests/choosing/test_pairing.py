@@ -11,7 +11,6 @@ from ma_sbi.choosing.pairing import (
     PAIRED,
     TOLD,
     NotPaired,
-    Pairing,
     Reference,
     _centre,
     _centred,
