@@ -5,7 +5,7 @@ import torch
 
 from ma_sbi.choosing import exchange
 from ma_sbi.choosing.exchange import exchange_p_value
-from ma_sbi.choosing.pairing import describe
+from ma_sbi.choosing.features import describe
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 
 NUM_SETS = 200

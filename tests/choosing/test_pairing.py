@@ -7,18 +7,10 @@ import torch
 
 from ma_sbi import fit_corrector
 from ma_sbi.choosing import pairing
-from ma_sbi.choosing.pairing import (
-    PAIRED,
-    TOLD,
-    NotPaired,
-    Reference,
-    _centre,
-    _centred,
-    _other_order,
-    describe,
-    examine_pairs,
-    normal_scores,
-)
+from ma_sbi.choosing.features import describe
+from ma_sbi.choosing.independence import centre, centred_twice, normal_scores
+from ma_sbi.choosing.pairing import PAIRED, NotPaired, _other_order, examine_pairs
+from ma_sbi.choosing.sides import TOLD, Reference
 
 SHIFTS = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
 NUM_SETS = 60
@@ -83,7 +75,7 @@ def test_contexts_may_turn_x_around(num):
 def test_distances_are_centred_within_contexts():
     x = torch.randn(7, 2, generator=torch.Generator().manual_seed(0))
     codes = torch.tensor([0, 1, 0, 1, 1, 0, 2])
-    found = _centred(torch.cdist(x, x), (codes[:, None] == codes).float())
+    found = centred_twice(torch.cdist(x, x), (codes[:, None] == codes).float())
     for code in range(3):
         rows = codes == code
         own = torch.cdist(x[rows], x[rows])
@@ -279,7 +271,7 @@ def test_columns_in_the_same_order_are_left_alone():
     for seed in range(NUM_SETS):
         sides, codes = alike(seed)
         for x_obs, x_sim in sides:
-            scores = (_centre(normal_scores(x), codes) for x in (x_obs, x_sim))
+            scores = (centre(normal_scores(x), codes) for x in (x_obs, x_sim))
             assert _other_order(*scores) is None
 
 

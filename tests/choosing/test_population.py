@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ma_sbi.checking.judging import MOST_THETA
-from ma_sbi.choosing.pairing import describe
+from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.population import NUM_PERMUTATIONS, energy_p_value, most_theta
 from tests.worlds import SHIFTS
 

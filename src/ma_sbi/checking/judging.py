@@ -21,8 +21,9 @@ from torch import Tensor
 
 from ma_sbi.choosing import NotPaired
 from ma_sbi.choosing.exchange import exchange_p_value
+from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.fit import plan_corrector
-from ma_sbi.choosing.pairing import Pairing, describe
+from ma_sbi.choosing.pairing import Pairing
 from ma_sbi.choosing.plan import Plan
 from ma_sbi.choosing.population import energy_p_value, most_theta
 from ma_sbi.choosing.proposals import LearnedForwards

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ma_sbi.choosing.pairing import normal_scores
+from ma_sbi.choosing.independence import normal_scores
 from ma_sbi.randomness import derive, generator
 
 __all__ = ["exchange_p_value"]

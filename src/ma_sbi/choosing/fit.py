@@ -21,15 +21,10 @@ from ma_sbi.choosing.calibration import (
 from ma_sbi.choosing.choice import Choice, choose
 from ma_sbi.choosing.chosen import ChosenCorrector
 from ma_sbi.choosing.encodings import choose_encoder, tabulate
+from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.held_out import HeldOut, hold_out
 from ma_sbi.choosing.outliers import Outliers
-from ma_sbi.choosing.pairing import (
-    NotPaired,
-    Pairing,
-    Reference,
-    describe,
-    examine_pairs,
-)
+from ma_sbi.choosing.pairing import NotPaired, Pairing, examine_pairs
 from ma_sbi.choosing.plan import Plan, Weighing
 from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import (
@@ -38,6 +33,7 @@ from ma_sbi.choosing.proposals import (
     BaseProposal,
     Nothing,
 )
+from ma_sbi.choosing.sides import Reference
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
 from ma_sbi.choosing.why import NOT_READ, Read, Tried, Why
 from ma_sbi.context import distinct

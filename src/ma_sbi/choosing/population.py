@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ma_sbi.choosing.pairing import Reference
+from ma_sbi.choosing.sides import whitener_of
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 
@@ -78,11 +78,11 @@ def most_theta(x_obs: Tensor, simulations: Tensor, features: Tensor) -> float:
         >>> most_theta(x[1000:], x[:1000], (x[1000:] > 0).double()) > 0.8
         True
     """
-    reference = Reference.of(simulations)
+    x_obs, simulations = (x.double().cpu() for x in (x_obs, simulations))
+    middle = simulations.mean(dim=0)
+    unit = whitener_of(simulations - middle)
     observed, simulated = (
-        ((x.double().cpu() - reference.centre) @ reference.whitener).clamp(
-            -MOST_DEVIATIONS, MOST_DEVIATIONS
-        )
+        ((x - middle) @ unit).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
         for x in (x_obs, simulations)
     )
     num, centred = len(observed), features - features.mean(dim=0)

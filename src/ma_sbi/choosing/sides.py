@@ -1,0 +1,245 @@
+"""Which side is which: what tells observations from simulations, if they are pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from ma_sbi.choosing.independence import (
+    dependence_p_value,
+    means_of,
+    normal_scores,
+    share_above,
+)
+from ma_sbi.scaling import column_scale
+
+__all__ = ["TOLD", "Reference", "tell_sides", "whitener_of"]
+
+# Permutations of a test.
+NUM_PERMUTATIONS = 499
+# Sides are taken for swapped if one test is as clear as this and the other is not at all.
+CLEAR, UNCLEAR = 0.005, 0.05
+# Log odds of swapped sides from which they are told.
+TOLD = 2.0
+# Level at which a mean departure must be seen for it to tell the sides.
+DEPARTS = 0.001
+# Share of the deviation of the other side that a side of simulations may have by chance in
+# the simulations that it is compared with.
+HARDLY = 0.1
+# Share of a departure, beyond that of the context, from which it depends on x.
+DEPENDS = 0.3
+# Deviations beyond which a row counts no more.
+MOST_DEVIATIONS = 4.0
+# Standard errors by which one side must explain more of x_obs - x_sim than the other.
+CLEARLY_MORE = 2.0
+# Rows of a context that tell its spread.
+FEWEST_OF_CONTEXT = 5
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What simulations from the prior are like.
+
+    Attributes:
+        centre: Their mean, shape ``(dim_x,)``.
+        whitener: Matrix that makes their covariance the identity, ``(dim_x, dim_x)``;
+            None if correlations are not known.
+    """
+
+    centre: Tensor
+    whitener: Tensor | None = None
+
+    @classmethod
+    def of(cls, x: Tensor) -> Reference:
+        """Describe simulations x, shape ``(n, dim_x)``."""
+        x = x.double().cpu()
+        return cls(x.mean(dim=0), whitener_of(x - x.mean(dim=0)))
+
+
+def whitener_of(centred: Tensor) -> Tensor:
+    """Return a matrix that makes the covariance of centred rows the identity."""
+    values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
+    return vectors / values.clamp(min=max(1e-6 * values[-1].item(), 1e-300)).sqrt()
+
+
+def tell_sides(
+    x_obs: Tensor,
+    x_sim: Tensor,
+    codes: Tensor,
+    features: Tensor,
+    groups: Tensor | None,
+    reference: Reference | None,
+    rng: torch.Generator | None,
+) -> tuple[bool | None, float | None]:
+    """Compare the sides: simulations are like others, whatever their context.
+
+    Returns:
+        Whether sides are swapped, if that is told, and the log odds of it by their means.
+    """
+    if groups is not None:
+        # Rows of a group may share theta: each group counts once.
+        cells = torch.stack([groups.cpu(), codes], dim=1).unique(dim=0, return_inverse=True)
+        x_obs, x_sim, features = (means_of(x, cells[1]) for x in (x_obs, x_sim, features))
+        codes = cells[0][:, 1]
+    log_odds, p_value = _by_means(x_obs, x_sim, features, reference)
+    if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
+        # Both sides depart, as where the context depends on theta.
+        log_odds = None
+    if (
+        log_odds is not None
+        and abs(log_odds) > TOLD
+        and (log_odds < 0 or p_value > UNCLEAR)
+    ):
+        return log_odds > 0, log_odds
+    if 0 < codes.max() < len(codes) / 2 and _is_more_even(x_obs, x_sim, codes):
+        return True, log_odds
+    return _by_departure(x_obs, x_sim, rng), log_odds
+
+
+def _by_means(
+    x_obs: Tensor, x_sim: Tensor, features: Tensor, reference: Reference | None
+) -> tuple[float | None, float]:
+    """Tell the sides by means: those of simulations do not depend on the context.
+
+    Nor do they differ from the mean of other simulations, where that is known. By the
+    likelihood of Gaussians: pairs share what varies besides, so that few rows tell it.
+
+    Returns:
+        The log odds of swapped sides, None if means hardly depart; and the p-value of
+        x_obs, as it was given, being simulations.
+    """
+    num, columns = x_obs.shape
+    sides = _standardised(x_obs, x_sim, reference)
+    centred = features - features.mean(dim=0)
+    design = centred
+    if reference is not None:
+        design = torch.cat([torch.ones(num, 1, dtype=torch.float64), centred], dim=1)
+    basis, size, _ = torch.linalg.svd(design, full_matrices=False)
+    basis = basis[:, size > 1e-6 * num**0.5]
+    rank = basis.shape[1]
+    freedom = num - rank - 1
+    delta = sides[0] - sides[1]
+    if rank == 0 or freedom < 1 or delta.square().mean() < 1e-12:
+        return None, 1.0
+    explained = (basis.T @ delta).square().sum(dim=0)
+    left = (delta - basis @ (basis.T @ delta)).var(dim=0, correction=0) * num / freedom
+    left = left.clamp(min=1e-9 * delta.square().mean().item())
+    departs = stats.f.sf((explained / rank / left).numpy(), rank, freedom).min()
+    if columns * departs > DEPARTS:
+        return None, 1.0
+    if _explained(delta, sides[0], basis) > DEPENDS:
+        return None, 1.0
+    observed, simulated = ((basis.T @ side).square().sum().item() for side in sides)
+    p_value = stats.chi2.sf(observed, rank * columns)
+    # The mean of other simulations is known up to chance, too.
+    p_value = 1.0 if observed < HARDLY * simulated else float(p_value)
+    return (simulated - observed) / 2, p_value
+
+
+def _explained(delta: Tensor, x: Tensor, basis: Tensor) -> float:
+    """Return the share of delta, less what the context explains, that x explains.
+
+    A departure that depends on x, such as a delay, moves means as x does by chance.
+    """
+    delta, x = (part - part.mean(dim=0) for part in (delta, x))
+    delta, x = (part - basis @ (basis.T @ part) for part in (delta, x))
+    total = delta.square().sum().item()
+    unit, size, _ = torch.linalg.svd(x, full_matrices=False)
+    unit = unit[:, size > 1e-6 * size.max()]
+    freedom = len(x) - basis.shape[1] - 1
+    if total < 1e-12 or freedom <= unit.shape[1]:
+        return 0.0
+    left = 1 - (unit.T @ delta).square().sum().item() / total
+    return 1 - left * freedom / (freedom - unit.shape[1])
+
+
+def _standardised(
+    x_obs: Tensor, x_sim: Tensor, reference: Reference | None
+) -> tuple[Tensor, Tensor]:
+    """Return both sides in units of the simulations; a row counts for a few at most."""
+    both = torch.cat([x_obs, x_sim])
+    if reference is None:
+        both = normal_scores(both)
+    halves = both.split(len(x_obs))
+    centre = both.mean(dim=0) if reference is None else reference.centre.double().cpu()
+    whitener = None if reference is None else reference.whitener
+    if whitener is None:
+        whitener = whitener_of(torch.cat([one - one.mean(dim=0) for one in halves]))
+    unit = (both - centre) @ whitener.double().cpu()
+    first, second = unit.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS).split(len(x_obs))
+    return first, second
+
+
+def _by_departure(x_obs: Tensor, x_sim: Tensor, rng: torch.Generator | None) -> bool | None:
+    """Tell the sides by what is added to one: it is independent of that side before.
+
+    If ``x_obs = x_sim + delta``, delta is independent of x_sim, and x_obs tells something
+    of it; if the sides are swapped, the reverse. Noise of its own on both sides, and
+    departures that depend on x, leave delta dependent on both: then nothing is told.
+    """
+    delta = (x_obs - x_sim) / column_scale(x_sim).maximum(column_scale(x_obs))
+    delta = delta - delta.mean(dim=0)
+    if delta.square().mean() < 1e-8:
+        return None
+    # Along the direction in which delta varies most.
+    along = delta @ torch.linalg.svd(delta, full_matrices=False)[2][0]
+    orders = torch.rand(NUM_PERMUTATIONS, len(along), generator=rng).argsort(dim=1)
+    p_values, missed = [], []
+    for x in (x_obs, x_sim):
+        basis = torch.linalg.qr(_scaled(x))[0]
+        explained = (along @ basis).square().sum()
+        by_chance = (along[orders] @ basis).square().sum(dim=1)
+        p_values.append(share_above(by_chance, explained))
+        missed.append((along - basis @ (along @ basis)).square())
+    swapped = _only_second(p_values)
+    apart = missed[0] - missed[1]
+    clearly = apart.mean().abs() > CLEARLY_MORE * apart.std() / len(apart) ** 0.5
+    if swapped is None or not clearly:
+        return None
+    side = normal_scores(x_obs if swapped else x_sim)
+    one = torch.zeros(len(delta), dtype=torch.long)
+    p_value = dependence_p_value(side, normal_scores(delta), one, orders)
+    return swapped if p_value > UNCLEAR else None
+
+
+def _scaled(x: Tensor) -> Tensor:
+    return (x - x.mean(dim=0)) / column_scale(x)
+
+
+def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
+    """Tell whether contexts differ clearly in x_sim, and by no more than chance in x_obs.
+
+    In means and spreads, by the likelihood of Gaussians with and without contexts. Pairs
+    share what varies besides, so that the difference is seen in few rows.
+    """
+    kept = codes.bincount()[codes] >= FEWEST_OF_CONTEXT
+    codes = codes[kept].unique(return_inverse=True)[1]
+    if len(codes) == 0 or codes.max() == 0:
+        return False
+    count = codes.bincount().double()
+
+    def evidence(x: Tensor) -> float:
+        """Return what contexts add to the log likelihood."""
+        x = normal_scores(x[kept])
+        member = torch.nn.functional.one_hot(codes).double()
+        mean = member.T @ x / count[:, None]
+        within = member.T @ (x - mean[codes]).square() / count[:, None]
+        whole = x.var(dim=0, correction=0)
+        ratio = whole.clamp(min=1e-12).log() - within.clamp(min=1e-12).log()
+        return (count[:, None] * ratio).sum().item() / 2
+
+    # By chance each is half of a chi-squared variable.
+    freedom = 2 * x_obs.shape[1] * int(codes.max())
+    observed, simulated = evidence(x_obs), evidence(x_sim)
+    chance = freedom / 2 + 2 * (freedom / 2) ** 0.5
+    return observed < chance and simulated - observed > 2 + 2 * freedom**0.5
+
+
+def _only_second(p_values: list[float]) -> bool | None:
+    first, second = p_values
+    if first > UNCLEAR and second <= CLEAR:
+        return True
+    return False if first <= CLEAR and second > UNCLEAR else None
