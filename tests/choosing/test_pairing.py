@@ -386,15 +386,10 @@ CONTEXTS = {
     "of rows": lambda group: torch.arange(len(group)) % 3,
     "none": torch.zeros_like,
 }
-WITHIN_GROUPS = pytest.mark.xfail(
-    reason="cells of a group are permuted by context, and not alike"
-)
 
 
 @pytest.mark.usefixtures("few_permutations")
-@pytest.mark.parametrize(
-    "name", ["of groups", pytest.param("of rows", marks=WITHIN_GROUPS), "none"]
-)
+@pytest.mark.parametrize("name", CONTEXTS)
 def test_groups_that_share_theta_are_no_pairs_of_other_groups(name):
     p_values = []
     for seed in range(NUM_LEVELS):

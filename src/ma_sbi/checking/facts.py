@@ -58,8 +58,6 @@ class Facts:
         chosen: The option that does best, None if no correction does.
         is_population: Whether what is common to all rows may be another population.
         may_leak: Whether nothing tells departures of contexts from differences of theta.
-        theta_share: Share of the differences between contexts that may be theta, at most,
-            where there are no pairs.
         elsewhere_p_value: Of theta being drawn from the prior, if that seems wrong.
         exchange_p_value: Of observations being further simulations of their rows, if that
             may be so.
@@ -98,7 +96,6 @@ class Facts:
     chosen: Literal["by context", "common"] | None = None
     is_population: bool = False
     may_leak: bool = False
-    theta_share: float | None = None
     elsewhere_p_value: float | None = None
     exchange_p_value: float | None = None
     gain: Score | None = None
@@ -139,10 +136,9 @@ def choose(judgement: Judgement) -> Option | None:
     large; or if it makes hardly any row worse, such as one that only allows for outliers.
     Where rows are no pairs, what is common to all may be another population, which is no
     reason for a correction. Without pairs or true parameters, what differs between
-    contexts may be theta: unless that is bounded, at most the common part is chosen. Where
-    theta seems to come from another population than the prior, which the judge assumes,
-    the gain must be larger. Where observations may be further simulations of their rows,
-    nothing departs.
+    contexts may be theta: at most the common part is chosen. Where theta seems to come
+    from another population than the prior, which the judge assumes, the gain must be
+    larger. Where observations may be further simulations of their rows, nothing departs.
     """
     if judgement.is_population or judgement.is_exchangeable:
         return None
@@ -183,7 +179,6 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "direction_told": pairing is None or pairing.swapped is not None,
             "is_population": judgement.is_population,
             "may_leak": judgement.may_leak,
-            "theta_share": judgement.theta_share,
             "elsewhere_p_value": judgement.elsewhere_p_value
             if judgement.is_elsewhere
             else None,

@@ -25,7 +25,7 @@ from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.fit import plan_corrector
 from ma_sbi.choosing.pairing import Pairing
 from ma_sbi.choosing.plan import Plan
-from ma_sbi.choosing.population import energy_p_value, most_theta
+from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import LearnedForwards
 from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
 from ma_sbi.correctors.composed import BaseCorrector
@@ -49,12 +49,6 @@ MOST_COMMON = 2_000
 # Share of rows that no correction explains. Fewer than a choice allows for: what is done to
 # the worst rows is what a judge must see.
 UNEXPLAINED = 0.001
-# Share of the differences between contexts that may be theta without pairs: with less than
-# half, removing them leaves less behind than it takes away. And the fewest rows to tell it.
-MOST_THETA = 0.3
-FEWEST_UNPAIRED = 100
-# P-value from which x_sim that are no pairs may be simulations from the prior.
-FROM_PRIOR = 0.05
 SAME = "same"
 
 OptionName = Literal["by context", "common"]
@@ -158,8 +152,8 @@ class Judgement:
         num_outliers: Rows that are far from all others.
         is_population: Whether what is common to all rows may be another population of
             theta: rows of x_sim are no pairs, and there are no other simulations.
-        theta_share: Share of the differences between contexts that may be theta, at most,
-            where there are neither pairs nor true parameters to judge by; else None.
+        may_leak: Whether differences between contexts may be of theta: there are neither
+            pairs nor true parameters to judge by.
         elsewhere_p_value: Of parameters drawn at x_sim being draws from the prior, where
             they are what rows are judged by; else None.
         exchange_p_value: Of observations being further simulations of their rows, where
@@ -175,15 +169,9 @@ class Judgement:
     num_judged: int
     num_outliers: int = 0
     is_population: bool = False
-    theta_share: float | None = None
+    may_leak: bool = False
     elsewhere_p_value: float | None = None
     exchange_p_value: float | None = None
-
-    @property
-    def may_leak(self) -> bool:
-        """Whether differences between contexts may be of theta, rather than departures."""
-        few = len(self.plan.data) < FEWEST_UNPAIRED
-        return self.theta_share is not None and (few or self.theta_share > MOST_THETA)
 
     @property
     def is_exchangeable(self) -> bool:
@@ -313,8 +301,8 @@ def _compare(
         Score.of(gains["perfect"], groups) if "perfect" in gains else None,
         len(judged),
         len(subject.x_obs) - len(plan.kept),
-        unjudged and not _is_pool(subject),
-        _theta_share(plan) if unjudged else None,
+        unjudged and subject.x_sim is not None and subject.simulations is None,
+        unjudged,
         _elsewhere(subject, target) if isinstance(target, Parameters) else None,
         _exchange(plan),
     )
@@ -331,41 +319,16 @@ def _exchange(plan: Plan) -> float | None:
 
 def _elsewhere(subject: Subject, target: Parameters) -> float | None:
     """Test whether parameters drawn at x_sim are unlike the prior."""
-    if subject.theta is not None:
+    prior = getattr(subject.posterior, "prior", None)
+    if prior is None or subject.theta is not None:
         return None
     theta = target.theta[0]
     if subject.groups is not None:
         # Rows of a group may share their theta.
         theta = theta[np.unique(subject.groups, return_index=True)[1]]
-    return _prior_p_value(subject, theta)
-
-
-def _prior_p_value(subject: Subject, theta: Tensor) -> float | None:
-    """Test whether parameters are draws from the prior; None if it is not known."""
-    prior = getattr(subject.posterior, "prior", None)
-    if prior is None:
-        return None
     with seeded(derive(subject.seed, "prior")):
         drawn = prior.sample((MOST_JUDGED,))
     return energy_p_value(theta, drawn, derive(subject.seed, "elsewhere"))
-
-
-def _is_pool(subject: Subject) -> bool:
-    """Tell whether there are simulations from the prior, if x_sim are no pairs."""
-    if subject.x_sim is None or subject.simulations is not None:
-        return True
-    if subject.posterior is None:
-        return False
-    seed = derive(subject.seed, "pool")
-    x_sim = _simulated(subject)[:MOST_JUDGED]
-    theta = subject.posterior.sample(1, x_sim.float(), seed=seed)[0]
-    p_value = _prior_p_value(subject, theta)
-    return p_value is not None and p_value > FROM_PRIOR
-
-
-def _theta_share(plan: Plan) -> float:
-    assert plan.pool is not None  # noqa: S101 (there is one where there are no pairs)
-    return most_theta(plan.data.x_obs, plan.pool, describe(plan.data.entries))
 
 
 def _reads_context(plan: Plan) -> bool:

@@ -228,14 +228,7 @@ def _context(facts: Facts) -> list[str]:
         ]
     if facts.chosen == "common":
         return [f"The context adds nothing to it ({facts.adds} nats per row)."]
-    said = [f"Of this the context adds {facts.adds}."]
-    if facts.theta_share is not None:
-        said.append(
-            f"At most {facts.theta_share:.0%} of what differs between contexts can be "
-            "theta, by the spread within them, if theta is distributed over all rows as "
-            "in the simulations."
-        )
-    return said
+    return [f"Of this the context adds {facts.adds}."]
 
 
 def _worse(facts: Facts) -> list[str]:

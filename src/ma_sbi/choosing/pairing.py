@@ -189,15 +189,13 @@ def _pairs_p_value(
         return dependence_p_value(
             observed, simulated, codes, permuted_within(codes, NUM_PERMUTATIONS, rng)
         )
+    groups = groups.unique(return_inverse=True)[1]
+    first, second = (means_of(part, groups) for part in (observed, simulated))
+    alike = torch.zeros(len(first), dtype=torch.long)
+    shuffles = permuted_within(alike, NUM_PERMUTATIONS, rng)
+    among = dependence_p_value(first, second, alike, shuffles)
     # Of a group with several contexts, the rows of each.
-    both = torch.stack([groups, codes], dim=1)
-    cells, place = both.unique(dim=0, return_inverse=True)
-    first, second = (means_of(part, place) for part in (observed, simulated))
-    own = cells[:, 1].unique(return_inverse=True)[1]
-    if (own.bincount() > 1).sum() * 2 < own.max() + 1:
-        own = torch.zeros_like(own)
-    shuffles = permuted_within(own, NUM_PERMUTATIONS, rng)
-    among = dependence_p_value(centre(first, own), centre(second, own), own, shuffles)
+    cells, place = torch.stack([groups, codes], dim=1).unique(dim=0, return_inverse=True)
     if (place.bincount() > 1).sum() * 2 < len(cells):
         return among
     first, second = (centre(part, place) for part in (observed, simulated))

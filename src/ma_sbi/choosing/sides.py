@@ -16,7 +16,7 @@ from ma_sbi.choosing.independence import (
 )
 from ma_sbi.scaling import column_scale
 
-__all__ = ["TOLD", "Reference", "tell_sides", "whitener_of"]
+__all__ = ["TOLD", "Reference", "tell_sides"]
 
 # Permutations of a test.
 NUM_PERMUTATIONS = 499
@@ -56,11 +56,10 @@ class Reference:
     def of(cls, x: Tensor) -> Reference:
         """Describe simulations x, shape ``(n, dim_x)``."""
         x = x.double().cpu()
-        return cls(x.mean(dim=0), whitener_of(x - x.mean(dim=0)))
+        return cls(x.mean(dim=0), _whitener(x - x.mean(dim=0)))
 
 
-def whitener_of(centred: Tensor) -> Tensor:
-    """Return a matrix that makes the covariance of centred rows the identity."""
+def _whitener(centred: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
     return vectors / values.clamp(min=max(1e-6 * values[-1].item(), 1e-300)).sqrt()
 
@@ -167,7 +166,7 @@ def _standardised(
     centre = both.mean(dim=0) if reference is None else reference.centre.double().cpu()
     whitener = None if reference is None else reference.whitener
     if whitener is None:
-        whitener = whitener_of(torch.cat([one - one.mean(dim=0) for one in halves]))
+        whitener = _whitener(torch.cat([one - one.mean(dim=0) for one in halves]))
     unit = (both - centre) @ whitener.double().cpu()
     first, second = unit.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS).split(len(x_obs))
     return first, second
