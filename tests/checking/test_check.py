@@ -19,7 +19,6 @@ from ma_sbi import (
     HashEncoder,
     ShiftCorrector,
     fit_ddpm,
-    from_callable,
 )
 from ma_sbi.checking.inputs import prepare
 from ma_sbi.diagnostics import Skipped, dependence_test, read_context
@@ -29,7 +28,7 @@ from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.diagnostics.subject import SLOW
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.posteriors import DiffusionPosterior
-from tests.worlds import SHIFTS, World, exact, law, simulate
+from tests.worlds import SHIFTS, World, exact, simulate
 
 
 @pytest.fixture(scope="module")
@@ -170,26 +169,22 @@ def test_without_simulations_it_says_what_to_collect(world):
     assert any("x_sim" in one for one in found.advice.collect)
 
 
-# Twice as far as elsewhere: the bound on theta is about 0.13 of what differs.
-FAR = 2 * SHIFTS
-
-
-def test_of_a_pool_of_simulations_shifts_by_context_are_used_with_care():
-    world, pool = World(shifts=FAR), World(n=1000, seed=9).x_sim
+def test_of_a_pool_of_simulations_the_common_part_is_used(world):
+    pool = World(n=1000, seed=9).x_sim
     found = ma_sbi.check(world.x_obs, world.context, simulations=pool, seed=0)
-    assert found.verdict == "use with care", found
-    said = f"At most {found.judgement.theta_share:.0%} of what differs between contexts"
-    assert any(one.startswith(said) for one in found.reasons)
+    assert found.verdict == "use the marginal part only", found
     assert any("same distribution under every context" in one for one in found.reasons)
     given = {"posterior": exact(), "answer": found}
     exec(found.advice.code, given | {"x_obs": world.x_obs, "context": world.context})
 
 
-def test_of_few_rows_and_a_pool_the_common_part_is_used():
-    world, pool = World(n=90, shifts=FAR), World(n=1000, seed=9).x_sim
-    found = ma_sbi.check(world.x_obs, world.context, simulations=pool, seed=0)
-    assert found.judgement.may_leak
-    assert found.verdict in ("use the marginal part only", "do not use"), found
+def test_a_context_that_moves_theta_is_no_departure_without_pairs(world):
+    # By its spread it cannot be told from one: theta varies as much within each context.
+    pool = World(n=1000, seed=9).x_sim
+    moved = 2.0 * (world.regime == 1)[:, None]
+    found = ma_sbi.check(world.x_sim + moved, world.context, simulations=pool, seed=0)
+    assert found.verdict != "use with care", found
+    assert found.verdict != "use", found
 
 
 def told_by(theta):
@@ -212,48 +207,15 @@ def test_of_a_pool_and_a_context_that_theta_decides_the_common_part_is_used(worl
     )
 
 
-def with_prior():
-    """The exact posterior, which knows its prior."""
-    return from_callable(
-        lambda num, x: law(x).sample((num,)),
-        lambda t, x: law(x).log_prob(t),
-        batched=True,
-        prior=Independent(Normal(torch.zeros(2), torch.ones(2)), 1),
-    )
-
-
 STRANGERS = World(seed=51).x_sim
 
 
-def test_simulations_at_other_parameters_are_a_pool_if_the_posterior_knows_its_prior():
-    world = World(shifts=FAR, seed=1)
-    options = {"x_sim": STRANGERS, "seed": 0}
-    found = ma_sbi.check(world.x_obs, world.context, posterior=with_prior(), **options)
-    assert found.verdict == "use with care", found
-    said = " ".join(found.reasons)
-    assert f"At most {found.judgement.theta_share:.0%} of what differs" in said
-    assert "not seen to be pairs" in said
-    assert "neither pairs nor true parameters" in said
-    # Without it they may be simulations of another population.
-    refused = ma_sbi.check(world.x_obs, world.context, **options)
-    assert refused.verdict == "do not use", refused
-
-
-def test_simulations_of_another_population_are_no_pool():
-    world = World(shifts=FAR, seed=1)
-    found = ma_sbi.check(
-        world.x_obs, world.context, x_sim=STRANGERS + 1, posterior=with_prior(), seed=0
-    )
+def test_simulations_at_other_parameters_are_refused():
+    world = World(seed=1)
+    options = {"x_sim": STRANGERS, "posterior": exact(), "seed": 0}
+    found = ma_sbi.check(world.x_obs, world.context, **options)
     assert found.verdict == "do not use", found
     assert "may be a departure, or x_sim at other parameters" in found.reasons[0]
-
-
-def test_what_theta_decides_is_not_removed_without_pairs():
-    world = World(seed=1)
-    options = {"x_sim": STRANGERS, "posterior": with_prior(), "seed": 0}
-    found = ma_sbi.check(world.x_sim, told_by(world.theta), **options)
-    assert found.judgement.may_leak
-    assert found.verdict in ("do not use", "use the marginal part only"), found
 
 
 @pytest.mark.parametrize("with_posterior", [True, False], ids=["posterior", "alone"])

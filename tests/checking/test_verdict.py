@@ -168,13 +168,3 @@ def test_further_simulations_are_named_and_a_gain_is_explained_by_their_noise(ga
 def test_mistakes_come_before_further_simulations():
     facts = replace(FINE, chosen=None, exchange_p_value=0.3, problems=("Units differ.",))
     assert decide(facts).reasons[0] == "Units differ."
-
-
-def test_without_pairs_the_bound_on_theta_is_said_where_the_context_is_used():
-    facts = replace(FINE, paired=None, theta_share=0.23)
-    decision = decide(facts)
-    assert decision.verdict == "use with care"
-    (said,) = (one for one in decision.reasons if "At most 23% of what differs" in one)
-    assert "if theta is distributed over all rows as in the simulations" in said
-    common = decide(replace(facts, chosen="common", theta_share=0.9, may_leak=True))
-    assert not any("At most" in said for said in common.reasons)
