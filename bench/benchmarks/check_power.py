@@ -132,11 +132,15 @@ def pairs(rows, x_obs, x_sim, *, known=False):
         seed=rows.seed,
     )
     prior = ", simulations known" if known else ""
-    return {
-        "rows are pairs": found.are_pairs,
+    sides = {
         f"swapped{prior}": found.swapped is True,
         f"swapped or doubtful{prior}": found.swapped is True or found.is_doubtful,
         f"sides are told as given{prior}": found.swapped is False,
+    }
+    if known:
+        return sides
+    return sides | {
+        "rows are pairs": found.are_pairs,
         "columns exchanged": found.order is not None,
         "other units": bool(found.units),
     }

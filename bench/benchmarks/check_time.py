@@ -3,6 +3,7 @@
     python bench/benchmarks/check_time.py --csv bench/benchmarks/results/check_time.csv
 
 A linear Gaussian simulator of five columns with its exact posterior; four regimes shift x.
+Seconds on the clock, and those that the process had a core (on a busy machine, fewer).
 """
 
 import argparse
@@ -57,8 +58,8 @@ def main(given):
                     }
                 )
                 print(*rows[-1].values(), sep=" | ", flush=True)
-    if given.csv is not None:
-        pd.DataFrame(rows).to_csv(given.csv, index=False)
+                if given.csv is not None:
+                    pd.DataFrame(rows).to_csv(given.csv, index=False)
 
 
 if __name__ == "__main__":

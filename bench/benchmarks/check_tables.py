@@ -1,0 +1,128 @@
+"""Tables of `docs/bench/verdicts.md`, from what the benchmarks of the check wrote.
+
+python bench/benchmarks/check_tables.py
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+RESULTS = Path(__file__).parent / "results"
+SHORT = {
+    "use": "use",
+    "use the marginal part only": "marginal",
+    "use with care": "care",
+    "do not use": "no",
+}
+CONTEXTS = {
+    "informative": "names the regime",
+    "right half of the time": "right half of the time",
+    "uninformative": "independent of the regime",
+    "well_specified": "no departure",
+    "leak: ": "depends on theta (four kinds), x_sim alone",
+    "leak, theta: ": "the same, theta given",
+}
+REAL = {
+    "covid": "Covid-19 and policies",
+    "forstmann2008": "speed and accuracy (Forstmann 2008)",
+    "cavanagh2011_dbs": "Cavanagh 2011",
+}
+X_SIM = {"predicted": "predicted by the posterior", "no x_sim": "none"}
+
+
+def table(head, rows):
+    """Write rows as a table of Markdown."""
+    rows = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+
+
+def verdicts(found):
+    """Write verdicts of tasks; those that differ from what was expected have a mark."""
+    tasks = [name for name in found["data"].unique() if name not in REAL]
+
+    def cell(task, context):
+        some = found[(found["data"] == task) & found["context"].str.startswith(context)]
+        if len(some) < 2:
+            return ", ".join(_marked(some))
+        return ", ".join(
+            f"{num} {each}" for each, num in _marked(some).value_counts().items()
+        )
+
+    rows = [
+        [words, *(cell(task, context) for task in tasks)]
+        for context, words in CONTEXTS.items()
+    ]
+    return table(["context", *(f"`{task}`" for task in tasks)], rows)
+
+
+def _marked(found):
+    mark = found["as expected"].map({True: "", False: " (!)"})
+    return found["verdict"].map(SHORT) + mark
+
+
+def real_verdicts(found):
+    """Write verdicts of real data."""
+    some = found[found["data"].isin(REAL)]
+    rows = [
+        [REAL[row["data"]], row["n"], X_SIM[row["context"]], verdict]
+        for (_, row), verdict in zip(some.iterrows(), _marked(some), strict=True)
+    ]
+    return table(["data", "rows", "x_sim", "verdict"], rows)
+
+
+def shares(found):
+    """Write per cent found without groups / with groups, a column for each n.
+
+    Cases with nothing to find are joined: the largest share of them.
+    """
+    sizes = sorted(found["n"].unique())
+    rows = []
+    for test, some in found.groupby("test", sort=False):
+        none = some[~some["to be found"]]
+        num = none["case"].nunique()
+        if num:
+            worst = none.groupby(["n", "groups"])["share"].max()
+            name = none["case"].iloc[0] if num == 1 else f"{num} cases, the worst"
+            rows.append([test, f"*{name}*", *(_pair(worst[n]) for n in sizes)])
+        for case, each in some[some["to be found"]].groupby("case", sort=False):
+            share = each.set_index(["n", "groups"])["share"]
+            rows.append([test, case, *(_pair(share[n]) for n in sizes)])
+    return table(["it says", "case", *sizes], rows)
+
+
+def _pair(share):
+    return f"{100 * share['none']:.0f} / {100 * share['of 5']:.0f}"
+
+
+def times(found):
+    """Write seconds of one core, wall time in brackets."""
+    sizes = sorted(found["rows"].unique())
+    rows = []
+    for (context, posterior), some in found.groupby(["context", "posterior"], sort=False):
+        by_size = some.set_index("rows")
+        cells = [
+            f"{by_size.loc[n, 'cpu seconds']:.0f} ({by_size.loc[n, 'seconds']:.0f})"
+            for n in sizes
+        ]
+        rows.append([context, posterior, *cells])
+    return table(["context", "posterior", *(f"{n:,} rows" for n in sizes)], rows)
+
+
+TABLES = {
+    "check.csv": (verdicts, real_verdicts),
+    "check_power.csv": (shares,),
+    "check_time.csv": (times,),
+}
+"""For each file of results, its tables."""
+
+
+def tables():
+    """Yield every table of the page."""
+    for name, makers in TABLES.items():
+        found = pd.read_csv(RESULTS / name, keep_default_na=False)
+        for make in makers:
+            yield make(found)
+
+
+if __name__ == "__main__":
+    print(*tables(), sep="\n\n")
