@@ -27,6 +27,7 @@ REAL = {
     "forstmann2008": "speed and accuracy (Forstmann 2008)",
     "cavanagh2011_dbs": "Cavanagh 2011",
 }
+NOT_RUN = "not run"
 X_SIM = {"predicted": "predicted by the posterior", "no x_sim": "none"}
 
 
@@ -43,7 +44,7 @@ def verdicts(found):
     def cell(task, context):
         some = found[(found["data"] == task) & found["context"].str.startswith(context)]
         if len(some) < 2:
-            return ", ".join(_marked(some))
+            return ", ".join(_marked(some)) or NOT_RUN
         return ", ".join(
             f"{num} {each}" for each, num in _marked(some).value_counts().items()
         )
@@ -99,12 +100,11 @@ def times(found):
     sizes = sorted(found["rows"].unique())
     rows = []
     for (context, posterior), some in found.groupby(["context", "posterior"], sort=False):
-        by_size = some.set_index("rows")
-        cells = [
-            f"{by_size.loc[n, 'cpu seconds']:.0f} ({by_size.loc[n, 'seconds']:.0f})"
-            for n in sizes
-        ]
-        rows.append([context, posterior, *cells])
+        cells = {
+            row["rows"]: f"{row['cpu seconds']:.0f} ({row['seconds']:.0f})"
+            for _, row in some.iterrows()
+        }
+        rows.append([context, posterior, *(cells.get(n, NOT_RUN) for n in sizes)])
     return table(["context", "posterior", *(f"{n:,} rows" for n in sizes)], rows)
 
 
