@@ -163,7 +163,12 @@ def main(given):
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     rows = []
+    if given.resume:
+        rows = pd.read_csv(given.csv, keep_default_na=False).to_dict("records")
+    done = {(row["data"], row["context"]) for row in rows}
     for name, context, kind, data in worlds(given.seed, given.simulations):
+        if (name, context) in done:
+            continue
         start = time.perf_counter()
         found = check(**data, seed=given.seed)
         right, because = EXPECTED[kind]
@@ -191,6 +196,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--csv")
+    parser.add_argument(
+        "--resume", action="store_true", help="leave out worlds that are in the file"
+    )
     parser.add_argument(
         "--simulations", type=int, default=50_000, help="behind the posteriors of real data"
     )

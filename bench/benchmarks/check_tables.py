@@ -8,6 +8,16 @@ from pathlib import Path
 import pandas as pd
 
 RESULTS = Path(__file__).parent / "results"
+TASKS = (
+    "gaussian_linear",
+    "slcp",
+    "slcp_continuous",
+    "two_moons",
+    "sir_delay",
+    "ddm",
+    "ddm_trials",
+)
+LEAKING = ("gaussian_linear", "slcp", "two_moons", "sir_delay", "ddm")
 SHORT = {
     "use": "use",
     "use the marginal part only": "marginal",
@@ -39,10 +49,11 @@ def table(head, rows):
 
 def verdicts(found):
     """Write verdicts of tasks; those that differ from what was expected have a mark."""
-    tasks = [name for name in found["data"].unique() if name not in REAL]
 
     def cell(task, context):
         some = found[(found["data"] == task) & found["context"].str.startswith(context)]
+        if context.startswith("leak") and task not in LEAKING:
+            return ""
         if len(some) < 2:
             return ", ".join(_marked(some)) or NOT_RUN
         return ", ".join(
@@ -50,10 +61,10 @@ def verdicts(found):
         )
 
     rows = [
-        [words, *(cell(task, context) for task in tasks)]
+        [words, *(cell(task, context) for task in TASKS)]
         for context, words in CONTEXTS.items()
     ]
-    return table(["context", *(f"`{task}`" for task in tasks)], rows)
+    return table(["context", *(f"`{task}`" for task in TASKS)], rows)
 
 
 def _marked(found):
@@ -63,12 +74,12 @@ def _marked(found):
 
 def real_verdicts(found):
     """Write verdicts of real data."""
-    some = found[found["data"].isin(REAL)]
-    rows = [
-        [REAL[row["data"]], row["n"], X_SIM[row["context"]], verdict]
-        for (_, row), verdict in zip(some.iterrows(), _marked(some), strict=True)
-    ]
-    return table(["data", "rows", "x_sim", "verdict"], rows)
+    rows = []
+    for data, words in REAL.items():
+        for context, x_sim in X_SIM.items():
+            some = found[(found["data"] == data) & (found["context"] == context)]
+            rows.append([words, x_sim, ", ".join(_marked(some)) or NOT_RUN])
+    return table(["data", "x_sim", "verdict"], rows)
 
 
 def shares(found):
