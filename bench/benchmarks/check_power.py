@@ -26,12 +26,13 @@ import pandas as pd
 import torch
 from torch.distributions import MultivariateNormal
 
-from ma_sbi.checking.judging import FEWEST_UNPAIRED, MOST_THETA
 from ma_sbi.choosing.exchange import exchange_p_value
+from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.noise import find_noise
 from ma_sbi.choosing.outliers import find_outliers
-from ma_sbi.choosing.pairing import Reference, describe, examine_pairs
-from ma_sbi.choosing.population import energy_p_value, most_theta
+from ma_sbi.choosing.pairing import examine_pairs
+from ma_sbi.choosing.population import energy_p_value
+from ma_sbi.choosing.sides import Reference
 from ma_sbi.diagnostics import (
     coverage,
     dependence_test,
@@ -134,7 +135,6 @@ def pairs(rows, x_obs, x_sim, *, known=False):
     prior = ", simulations known" if known else ""
     sides = {
         f"swapped{prior}": found.swapped is True,
-        f"swapped or doubtful{prior}": found.swapped is True or found.is_doubtful,
         f"sides are told as given{prior}": found.swapped is False,
     }
     if known:
@@ -184,18 +184,6 @@ def exchange(rows, x_obs):
     x_sim = torch.stack([again(rows), again(rows)], dim=1)
     few = exchange_p_value(x_obs, x_sim[:, :1], rows.features, rows.seed)
     return {"no further simulation": few <= THRESHOLDS.exchange}
-
-
-def theta_share(rows, x_obs):
-    share = most_theta(x_obs, rows.pool(), rows.features)
-    may_be = rows.n < FEWEST_UNPAIRED or share > MOST_THETA
-    return {"differences between contexts may be theta": may_be}
-
-
-def theta_by_context(rows):
-    """Give contexts to rows by the sign of theta_1: what differs between them is theta."""
-    rows.codes = (rows.theta[:, 0] > 0).long()
-    return rows.x
 
 
 def likeness(rows, x_obs, x_sim, *, paired):
@@ -346,18 +334,6 @@ CASES = [
                 lambda r: (shifted(r, 0.5),),
             ),
             ("own noise, a gain of 1.5", ("no further",), lambda r: (1.5 * r.x,)),
-        ),
-    ),
-    (
-        theta_share,
-        (200, 200, 100, 50),
-        (
-            ("no pairs, a shift of 1", (), lambda r: (shifted(r, 2.0),)),
-            (
-                "no pairs, theta differs between contexts",
-                ("differences",),
-                lambda r: (theta_by_context(r),),
-            ),
         ),
     ),
     (
