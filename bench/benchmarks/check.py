@@ -19,6 +19,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import torch
+from check_tables import TASKS
 from exclusion import leaks
 
 from ma_sbi import check, fit_flow
@@ -34,15 +35,6 @@ from ma_sbi_bench.real.instructions.study import InstructionStudy, cut_cases
 from ma_sbi_bench.tasks import DDM, get_task
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
-TASKS = (
-    "gaussian_linear",
-    "slcp",
-    "slcp_continuous",
-    "two_moons",
-    "sir_delay",
-    "ddm",
-    "ddm_trials",
-)
 # Tasks whose departure depends on x.
 NO_SHIFT = ("sir_delay", "ddm_trials")
 # One task for each simulator.

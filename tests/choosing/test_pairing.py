@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ma_sbi import fit_corrector
-from ma_sbi.choosing import pairing
+from ma_sbi.choosing import pairing, sides
 from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.independence import centre, centred_twice, normal_scores
 from ma_sbi.choosing.pairing import PAIRED, NotPaired, _other_order, examine_pairs
@@ -415,3 +415,20 @@ def test_pairs_in_groups_are_pairs(name, theta_spreads):
         codes = CONTEXTS[name](group)
         x_obs = x_sim + SHIFTS[codes] + 0.05 * torch.randn(60, 2, generator=rng)
         assert examine_pairs(x_obs, x_sim, codes, groups=group).are_pairs
+
+
+def test_of_many_rows_some_are_compared(monkeypatch):
+    # What compares all pairs of rows would need gigabytes for some ten thousand.
+    compared, own = [], sides.dependence_p_value
+
+    def counted(x, *args):
+        compared.append(len(x))
+        return own(x, *args)
+
+    monkeypatch.setattr(sides, "dependence_p_value", counted)
+    monkeypatch.setattr(pairing, "dependence_p_value", counted)
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(3000, 2, generator=rng)
+    noise = 0.5 * torch.randn(3000, 2, generator=rng)
+    assert examine_pairs(x_sim + noise, x_sim, torch.arange(3000)).swapped is False
+    assert compared == [400, 400]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ma_sbi.choosing.features import basis_of
 from ma_sbi.choosing.independence import normal_scores
 from ma_sbi.randomness import derive, generator
 
@@ -41,12 +42,9 @@ def exchange_p_value(
         0.001
     """
     every = torch.cat([x_obs[:, None], x_sim], dim=1).double().cpu()
-    num, places, dim_x = every.shape
+    num, places, _ = every.shape
     scores = normal_scores(every.flatten(0, 1)).unflatten(0, (num, places))
-    centred = features.double().cpu() - features.double().mean(dim=0).cpu()
-    design = torch.cat([torch.ones(num, 1, dtype=torch.float64), centred], dim=1)
-    basis, size, _ = torch.linalg.svd(design, full_matrices=False)
-    basis = basis[:, size > 1e-6 * num**0.5]
+    basis = basis_of(features, constant=True)
     rng = generator(0 if seed is None else derive(seed, "exchange"))
     chosen = torch.randint(places, (NUM_EXCHANGES + 1, num), generator=rng)
     chosen[0] = 0  # as it was given

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ma_sbi.context import Entries, distinct, in_days, is_missing
 
-__all__ = ["describe", "frequent"]
+__all__ = ["basis_of", "describe", "frequent"]
 
 # Contexts that have a mean of their own, the most frequent ones, and their fewest rows.
 MOST_MEANS, FEWEST_OF_MEAN = 20, 3
@@ -41,3 +41,13 @@ def frequent(codes: Tensor) -> Tensor:
     most = count.argsort(descending=True, stable=True)[:MOST_MEANS]
     most = most[count[most] >= FEWEST_OF_MEAN]
     return (codes[:, None] == most).double().cpu()
+
+
+def basis_of(features: Tensor, *, constant: bool) -> Tensor:
+    """Return orthonormal columns that span centred features, and a constant if wanted."""
+    features = features.double().cpu()
+    design, num = features - features.mean(dim=0), len(features)
+    if constant:
+        design = torch.cat([torch.ones(num, 1, dtype=torch.float64), design], dim=1)
+    basis, size, _ = torch.linalg.svd(design, full_matrices=False)
+    return basis[:, size > 1e-6 * num**0.5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from scipy import special, stats
 from torch import Tensor
 
 __all__ = [
@@ -17,16 +18,9 @@ __all__ = [
 
 
 def normal_scores(x: Tensor) -> Tensor:
-    """Replace each column by its normal scores, which no outlier dominates."""
-    rank = x.argsort(dim=0).argsort(dim=0).double()
-    # Equal values have equal ranks.
-    for column in range(x.shape[1]):
-        values, place = x[:, column].unique(return_inverse=True)
-        if len(values) < len(x):
-            total = torch.zeros(len(values), dtype=rank.dtype)
-            total.index_add_(0, place, rank[:, column])
-            rank[:, column] = (total / place.bincount())[place]
-    return torch.special.ndtri((rank + 0.5) / len(x))
+    """Replace each column by its normal scores, which no outlier dominates; ties stay."""
+    rank = stats.rankdata(x.numpy(), axis=0)
+    return torch.from_numpy(special.ndtri((rank - 0.5) / len(x)))
 
 
 def means_of(x: Tensor, codes: Tensor) -> Tensor:

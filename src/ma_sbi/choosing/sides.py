@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from ma_sbi.choosing.features import basis_of
 from ma_sbi.choosing.independence import (
     dependence_p_value,
     means_of,
@@ -18,8 +19,8 @@ from ma_sbi.scaling import column_scale
 
 __all__ = ["TOLD", "Reference", "tell_sides"]
 
-# Permutations of a test.
-NUM_PERMUTATIONS = 499
+# Permutations of a test, and rows that it compares: the cost is quadratic.
+NUM_PERMUTATIONS, MOST_ROWS = 499, 400
 # Sides are taken for swapped if one test is as clear as this and the other is not at all.
 CLEAR, UNCLEAR = 0.005, 0.05
 # Log odds of swapped sides from which they are told.
@@ -95,7 +96,8 @@ def tell_sides(
         return log_odds > 0, log_odds
     if 0 < codes.max() < len(codes) / 2 and _is_more_even(x_obs, x_sim, codes):
         return True, log_odds
-    return _by_departure(x_obs, x_sim, rng), log_odds
+    some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS]
+    return _by_departure(x_obs[some], x_sim[some], rng), log_odds
 
 
 def _by_means(
@@ -112,12 +114,7 @@ def _by_means(
     """
     num, columns = x_obs.shape
     sides = _standardised(x_obs, x_sim, reference)
-    centred = features - features.mean(dim=0)
-    design = centred
-    if reference is not None:
-        design = torch.cat([torch.ones(num, 1, dtype=torch.float64), centred], dim=1)
-    basis, size, _ = torch.linalg.svd(design, full_matrices=False)
-    basis = basis[:, size > 1e-6 * num**0.5]
+    basis = basis_of(features, constant=reference is not None)
     rank = basis.shape[1]
     freedom = num - rank - 1
     delta = sides[0] - sides[1]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 
+from ma_sbi.choosing import independence
 from ma_sbi.validation import as_matrix, as_pairs
 
 __all__ = [
@@ -76,8 +76,7 @@ def as_columns(values: Any, name: str) -> np.ndarray:
 
 def normal_scores(columns: np.ndarray) -> np.ndarray:
     """Replace each column by normal quantiles of its ranks; ties stay ties."""
-    ranks = stats.rankdata(columns, axis=0)
-    return stats.norm.ppf((ranks - 0.5) / len(columns))
+    return independence.normal_scores(torch.from_numpy(columns)).numpy()
 
 
 def whitened(columns: np.ndarray) -> np.ndarray:
