@@ -280,3 +280,19 @@ class TestTables:
         }[how]
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_rows_that_a_number_explains_leave_no_room_for_noise(noise):
+    """Small departures of x with long tails: second moments alone do not tell noise."""
+    rng = np.random.default_rng(0)
+    number = rng.normal(size=300)
+    x_sim = rng.standard_t(2, size=(300, 2))
+    departure = 0.2 * np.outer(number, [1.0, -0.5])
+    x_obs = x_sim + departure
+    x_sim = x_sim + noise * rng.normal(size=x_sim.shape)
+    judgement = ma_sbi.check(x_obs, number, x_sim=x_sim, seed=0).judgement
+    assert not judgement.plan.data.noise.told
+    assert judgement.noise_told == (noise == 0)
+    # Where noise is ruled out, an exchange of rows has nothing to find out.
+    assert (judgement.exchange_p_value is None) == (noise == 0)

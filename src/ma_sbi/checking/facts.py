@@ -193,7 +193,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "scored_by": judgement.scored_by,
             "reads_context": judgement.common is not None,
             "noise": plan.data.noise.sentence if plan.data.paired else "",
-            "noise_told": plan.data.noise.told,
+            "noise_told": judgement.noise_told,
         }
     return Facts(
         num_rows=len(subject.x_obs),

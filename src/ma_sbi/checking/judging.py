@@ -36,6 +36,7 @@ from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.protocols import Context, Corrections, has_density
 from ma_sbi.randomness import derive, seeded
+from ma_sbi.scaling import column_scale
 
 __all__ = ["CommonCorrector", "Judgement", "Option", "Score", "judge"]
 
@@ -49,6 +50,8 @@ MOST_COMMON = 2_000
 # Share of rows that no correction explains. Fewer than a choice allows for: what is done to
 # the worst rows is what a judge must see.
 UNEXPLAINED = 0.001
+# Share of the noise that x_sim may have of which corrected rows leave less, if it has none.
+NO_NOISE = 0.01
 SAME = "same"
 
 OptionName = Literal["by context", "common"]
@@ -158,6 +161,7 @@ class Judgement:
             they are what rows are judged by; else None.
         exchange_p_value: Of observations being further simulations of their rows, where
             x_sim has noise of its own, or may have; else None.
+        noise_told: Whether noise of x_sim could be told from departure.
     """
 
     plan: Plan
@@ -172,6 +176,7 @@ class Judgement:
     may_leak: bool = False
     elsewhere_p_value: float | None = None
     exchange_p_value: float | None = None
+    noise_told: bool = True
 
     @property
     def is_exchangeable(self) -> bool:
@@ -290,6 +295,8 @@ def _compare(
         return Option(name, correctors[name], gain, held[name], gains[name])
 
     has_common = "common" in held
+    noise = data.noise
+    told = noise.told or (data.paired and _is_noiseless(subject, held["by context"]))
     # Neither pairs nor true parameters tell a departure from theta.
     unjudged = not data.paired and not by_posterior
     return Judgement(
@@ -304,15 +311,31 @@ def _compare(
         unjudged and subject.x_sim is not None and subject.simulations is None,
         unjudged,
         _elsewhere(subject, target) if isinstance(target, Parameters) else None,
-        _exchange(plan),
+        _exchange(plan) if data.paired and (noise.found or not told) else None,
+        told,
     )
 
 
-def _exchange(plan: Plan) -> float | None:
-    """Test whether observations may be further simulations, unless noise is shared."""
+def _is_noiseless(subject: Subject, held: CorrectedRows) -> bool:
+    """Tell whether corrected rows are so near to x_sim that it has no noise of its own.
+
+    Of noise that x_obs and x_sim do not share, no correction could foresee the part in
+    x_sim. The nearest quarter of the rows counts: in others the context may be wrong.
+    """
+    x_sim = _simulated(subject)[held.rows]
+    unit = column_scale(x_sim)
+    departs = (subject.x_obs[held.rows] - x_sim) / unit
+    weight = held.candidates.log_weight.exp()[..., None]
+    left = ((weight * held.candidates.x).sum(dim=0) - x_sim) / unit
+    nearest = left.square().mean(dim=1).quantile(0.25)
+    # If all of it were noise, half would be of x_sim.
+    noise = (departs - departs.mean(dim=0)).square().mean() / 2
+    return bool(nearest < NO_NOISE * noise)
+
+
+def _exchange(plan: Plan) -> float:
+    """Test whether observations may be further simulations of their rows."""
     data = plan.data
-    if not data.paired or (data.noise.told and not data.noise.found):
-        return None
     features = describe(data.entries)
     return exchange_p_value(data.x_obs, data.x_sim, features, plan.seed)
 

@@ -79,6 +79,11 @@ WORLDS: dict[str, Known] = {
 """Every world by name; the last has a departure for which a shift is right."""
 NUM_TRIPLES = (100, 500)
 POOL = 3000
+# The coverage of a correction is compared with that of the posterior itself. With 50,000
+# simulations the posterior of SIR is too sure of itself: 50 % regions held 47.6 % of the
+# parameters at the true simulations of other sets, 80 % regions 76.9 %; with these 51.2 and
+# 79.9 %.
+NUM_SIMULATIONS = 200_000
 # Candidates of so many rows are scored together, to bound the memory.
 ROWS_AT_ONCE = 20
 
@@ -163,11 +168,7 @@ class Structural(Experiment):
                 backbone="exact" if known.simulator is None else "maf",
                 seed=seed,
                 num_calibration=num,
-                settings=sizes
-                | {
-                    "simulations": budget.simulations((known.simulator or [""])[0]),
-                    "training": budget.training.get("maf", {}),
-                },
+                settings=sizes | (_training(budget) if known.simulator else {}),
             )
             for seed in budget.seeds_of()
             for world, known in WORLDS.items()
@@ -238,6 +239,14 @@ class Structural(Experiment):
     def _posterior(self, cell: Cell, task: Task, models: Models) -> AmortizedPosterior:
         trained = self.backbones(cell)
         return models.posterior(trained[0]) if trained else exact_posterior(task)
+
+
+def _training(budget: Budget) -> dict[str, Any]:
+    """Return what a posterior is trained on, and how."""
+    return {
+        "simulations": 2_000 if budget.quick else NUM_SIMULATIONS,
+        "training": budget.training.get("maf", {}),
+    }
 
 
 def lines(rows: pd.DataFrame) -> list[Line]:
