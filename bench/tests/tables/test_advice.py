@@ -149,6 +149,7 @@ NAMES = {
     "swapped": "do not use: x_obs and x_sim seem to be swapped: x_sim behaves as ...",
     "columns": "do not use: Columns of x_obs and x_sim seem to be in different orders.",
     "units": "do not use: x_obs and x_sim seem to have different units.",
+    "shuffled": "do not use: Rows of x_obs and x_sim are not seen to be pairs (p = 1).",
 }
 
 
@@ -165,6 +166,7 @@ def test_a_refusal_that_names_what_was_mixed_up_is_right(kind):
     found = judged(kind, NAMES[kind])
     assert found.refuses
     assert found.verdict == "right"
+    assert found.by_score == "too strict"
 
 
 @pytest.mark.parametrize("kind", NAMES)
@@ -180,6 +182,9 @@ def test_sides_that_may_be_swapped_are_named_for_swapped_sides_only(kind):
         ("swapped", NAMES["units"]),
         ("units", NAMES["columns"]),
         ("columns", NAMES["swapped"]),
+        # Control runs are pairs, although nothing shows it.
+        ("control run", NAMES["shuffled"]),
+        ("shuffled", "do not use: Nothing is seen to depart."),
         ("label", NAMES["swapped"]),
     ],
 )
@@ -226,9 +231,16 @@ def test_worlds_are_counted_by_kind_and_what_is_wrong_is_listed(made_up):
     summary, kinds, _, wrong = by_table.values()
     counts = {line.labels["advice"]: line.labels["worlds"] for line in summary}
     total = len(TABLE.cells(Budget()))
-    assert counts == {"right": total - 1, "too lenient": 0, "too strict": 0, "harmful": 1}
+    assert counts == {
+        "right": total - 1,
+        "right by the score alone": total - 2,
+        "too lenient": 0,
+        "too strict": 0,
+        "harmful": 1,
+    }
     assert [line.note for line in summary] == [
-        "bar: 95%; reached; 2 of them refuse rows that were mixed up, where in 1 some "
+        "bar: 95%; reached",
+        "2 worlds are refused because rows were mixed up or are no pairs; in 1 of them some "
         "correction would have gained",
         "",
         "",

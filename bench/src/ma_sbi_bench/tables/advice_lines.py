@@ -39,6 +39,8 @@ WRONG = "Where it is not right, and what the check said"
 LONGEST = 160
 NAMED = {"swapped": "swapped", "columns": "different orders", "units": "different units"}
 """How a refusal names what went wrong when rows were handed over."""
+NO_PAIRS = "not seen to be pairs"
+BY_SCORE = "right by the score alone"
 
 
 @dataclass(frozen=True)
@@ -70,18 +72,26 @@ class Judged:
 
     @property
     def refuses(self) -> bool:
-        """Whether it refuses rows that were mixed up, and says how."""
+        """Whether it refuses rows that were mixed up or are no pairs, and says so."""
         name = NAMED.get(self.world.kind.mishap)
+        if not self.world.are_pairs:
+            name = NO_PAIRS
         return name is not None and self.corrects == "nothing" and name in self.said
 
     @property
     def verdict(self) -> Verdict:
         """Whether it is right, and if not in what way.
 
-        To refuse rows that were mixed up, and to say how, is right: they have to be mended
-        before anything is chosen, even if some correction learned from them helps by luck.
+        To refuse rows that were mixed up or are no pairs, and to say so, is right: they
+        have to be mended before anything is chosen, even if some correction learned from
+        them helps by luck.
         """
-        return "right" if self.refuses else judge(self.leads, corrects=self.corrects)
+        return "right" if self.refuses else self.by_score
+
+    @property
+    def by_score(self) -> Verdict:
+        """The same by the score alone, whatever was refused."""
+        return judge(self.leads, corrects=self.corrects)
 
     @property
     def is_close(self) -> bool:
@@ -146,34 +156,37 @@ def _by_option(rows: pd.DataFrame, metric: str) -> dict[str, float]:
 def _summary(judged: Sequence[Judged]) -> Iterator[Line]:
     for verdict in VERDICTS:
         those = [one for one in judged if one.verdict == verdict]
-        interval = stats.binomtest(len(those), len(judged)).proportion_ci(method="wilson")
-        labels: dict[str, str | int | float] = {
-            "advice": verdict,
-            "worlds": len(those),
-            "of": len(judged),
-            "within two errors of another": sum(one.is_close for one in those),
-        }
         note = ""
         if verdict == "harmful":
             note = "bar: none; " + ("missed" if those else "reached")
         elif verdict == "right":
             reached = len(those) >= LEAST_RIGHT * len(judged)
             note = f"bar: {LEAST_RIGHT:.0%}; {'reached' if reached else 'missed'}"
+        yield _share(verdict, those, judged, note)
+        if verdict == "right":
             refused = [one for one in those if one.refuses]
-            by_luck = sum(
-                judge(one.leads, corrects="nothing") != "right" for one in refused
+            by_luck = sum(one.by_score != "right" for one in refused)
+            note = (
+                f"{len(refused)} worlds are refused because rows were mixed up or are no "
+                f"pairs; in {by_luck} of them some correction would have gained"
             )
-            note += (
-                f"; {len(refused)} of them refuse rows that were mixed up, where in "
-                f"{by_luck} some correction would have gained"
-            )
-        share = Compared(
-            100 * len(those) / len(judged),
-            100 * interval.low,
-            100 * interval.high,
-            digits=1,
-        )
-        yield Line(SUMMARY, labels, share, metric="per cent of worlds", note=note)
+            those = [one for one in judged if one.by_score == "right"]
+            yield _share(BY_SCORE, those, judged, note)
+
+
+def _share(words: str, those: Sequence[Judged], judged: Sequence[Judged], note: str) -> Line:
+    """Make the line of some of the worlds."""
+    interval = stats.binomtest(len(those), len(judged)).proportion_ci(method="wilson")
+    labels: dict[str, str | int | float] = {
+        "advice": words,
+        "worlds": len(those),
+        "of": len(judged),
+        "within two errors of another": sum(one.is_close for one in those),
+    }
+    share = Compared(
+        100 * len(those) / len(judged), 100 * interval.low, 100 * interval.high, digits=1
+    )
+    return Line(SUMMARY, labels, share, metric="per cent of worlds", note=note)
 
 
 def _counted(
