@@ -323,5 +323,6 @@ def _unbounded(task: Task, theta: Tensor) -> Tensor:
     support = task.prior.support
     if getattr(support, "base_constraint", support) is not constraints.positive:
         return theta
-    # Of an x far from all simulations, draws may be too small for a float.
-    return theta.clamp(min=torch.finfo(theta.dtype).tiny).log()
+    # Of an x far from all simulations, draws may be too small for a float, or too large.
+    most = torch.finfo(theta.dtype)
+    return theta.clamp(most.tiny, most.max).log()
