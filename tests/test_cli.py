@@ -203,6 +203,21 @@ def test_check_refuses_in_a_sentence(name, tmp_path, monkeypatch):
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("read", ["rows.npz", "model"])
+def test_the_page_never_replaces_what_is_read(read, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _observations("rows.npz")
+    ddpm_posterior().save("model")
+    before = (tmp_path / read).read_bytes()
+    (tmp_path / "page").symlink_to(read)
+    options = ["rows.npz", "--posterior", "model", "--html", "page"]
+    result = runner.invoke(app, ["check", *options])
+    assert result.exit_code == 2
+    said = f"the page would replace {read}, which is read: name another file"
+    assert result.stderr == f"ma-sbi check: {said}\n"
+    assert (tmp_path / read).read_bytes() == before
+
+
 @dataclass
 class Entry:
     """Stands for an entry point."""

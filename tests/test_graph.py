@@ -8,6 +8,7 @@ from tests.imports import imports_of, rooms_of, wrong_imports
 PACKAGE = Path(ma_sbi.__file__).parent
 # A room may import the rooms before it, so that there is no cycle.
 ORDER = (
+    "writing",
     "validation",
     "randomness",
     "scaling",

@@ -75,6 +75,7 @@ def demo(
     from ma_sbi.demo import COMPARED, NOTES, run_demo
     from ma_sbi.display.progress import stages
     from ma_sbi.plots import plot_posteriors
+    from ma_sbi.writing import written_whole
 
     # Small operations are faster on one thread, and no caller shares this process.
     torch.set_num_threads(1)
@@ -118,7 +119,8 @@ def demo(
     figure = plot_posteriors(
         first, list(NOTES), limits=(-1.05, 1.05), names=("east", "north")
     )
-    figure.savefig(file, dpi=150)
+    with written_whole(file) as unfinished:
+        figure.savefig(unfinished, format="png", dpi=150)
     elapsed = time.perf_counter() - started
     console.print(f"The figure is {file} ({elapsed:.0f} s in total).")
 
@@ -186,10 +188,11 @@ def check(
 ) -> None:
     """Say whether a correction by this context can be trusted, and why."""
     from ma_sbi.display.text import printable
+    from ma_sbi.writing import check_output
 
     try:
-        if html is not None and not html.absolute().parent.is_dir():
-            raise ValueError(f"there is no folder {html.parent} for the page")
+        if html is not None:
+            check_output(html, filter(None, [file, posterior]), "page")
         named = {
             "context": context or [],
             "x_obs": x_obs or [],

@@ -17,6 +17,7 @@ from ma_sbi.checking.verdict import Advice, Verdict
 from ma_sbi.choosing import Why
 from ma_sbi.diagnostics.diagnostic import Rows, Skipped
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
+from ma_sbi.writing import write_text
 
 __all__ = ["WHAT_FIT_CORRECTOR_DOES", "Check"]
 
@@ -133,7 +134,7 @@ class Check:
         """
         from ma_sbi.checking.rendering import to_page
 
-        Path(path).write_text(to_page(self), encoding="utf-8")
+        write_text(path, to_page(self))
 
 
 def _options(judgement: Judgement | None) -> Any:
