@@ -9,6 +9,8 @@ PACKAGE = Path(ma_sbi.__file__).parent
 # A room may import the rooms before it, so that there is no cycle.
 ORDER = (
     "writing",
+    "display",
+    "doubles",
     "validation",
     "randomness",
     "scaling",
@@ -16,7 +18,6 @@ ORDER = (
     "simulation",
     "networks",
     "saving",
-    "display",
     "context",
     "encoders",
     "reading",

@@ -13,14 +13,14 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from torch import Tensor
 
-from ma_sbi.choosing.calibration import as_repeats
+from ma_sbi.choosing.calibration import Simulations, as_repeats
 from ma_sbi.context import as_entries, distinct, is_missing, match
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.wordings import MISSING, Wordings
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.reading import ContextReading, read_context
-from ma_sbi.validation import as_matrix, as_pairs, same_labels
+from ma_sbi.validation import as_matrix, as_pairs, as_pools, check_precision, same_labels
 
 __all__ = ["KnownTexts", "prepare"]
 
@@ -30,8 +30,6 @@ MOST_ROWS = 20_000
 MOST_TEXTS = 1_000
 # More wordings than these may say the same in other words.
 MOST_LABELS = 6
-# Share of a column's standard deviation that may be lost by rounding.
-ROUNDING = 0.01
 
 
 def prepare(
@@ -70,9 +68,15 @@ def prepare(
         simulated = repeats[:, 0]
     elif x_sim is not None:
         observed, simulated = (side.cpu() for side in as_pairs(x_obs, x_sim))
-    _check_precision(observed)
+    pool = Simulations.read(simulations)
+    check_precision(
+        x_obs=observed,
+        x_sim=simulated if repeats is None else repeats,
+        simulations=None if pool is None else as_pools(observed, pool.x)[1],
+    )
     n = len(observed)
     truth = None if theta is None else _double(theta, "theta")
+    check_precision(theta=truth)
     if truth is not None and len(truth) != n:
         raise ValueError(
             f"theta must have one row per observation: expected {n}, got {len(truth)}"
@@ -116,19 +120,6 @@ def prepare(
 
 def _double(values: Any, name: str) -> Tensor:
     return as_matrix(values, name, dtype=torch.float64, device="cpu", column=True)
-
-
-def _check_precision(x: Tensor) -> None:
-    """Refuse columns whose variation single precision, that of posteriors, would lose."""
-    spread, size = x.std(dim=0), x.abs().amax(dim=0)
-    lost = (spread > 0) & (torch.finfo(torch.float32).eps * size > ROUNDING * spread)
-    if lost.any():
-        column = int(lost.int().argmax())
-        raise ValueError(
-            f"x_obs[{column}] varies by {spread[column]:.2g} about values of "
-            f"{size[column]:.2g}, which single precision cannot hold; subtract a constant "
-            "from that column of x_obs and x_sim"
-        )
 
 
 def _check_context(reading: ContextReading) -> None:

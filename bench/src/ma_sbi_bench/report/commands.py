@@ -236,8 +236,9 @@ def _check_outputs(
         pages = [one for one in written if one.suffix in (".md", ".png")]
         for page in filter(Path.exists, [markdown, *pages]):
             check_output(page, read(), "page")
-    for one in () if csv is None else asked.experiments:
-        _check_kept(asked, one.cells(asked.budget), csv / f"{one.name}.csv")
+    if csv is not None:
+        for one in asked.experiments:
+            _check_kept(asked, one.cells(asked.budget), csv / f"{one.name}.csv")
 
 
 def _check_kept(asked: Reproduction, cells: Sequence[Cell], file: Path) -> None:
