@@ -37,6 +37,7 @@ NO_NUMBERS = {
     "complex objects": ([Decimal(1), 1j], "type complex"),
     "dates": (np.array(["2020-01-01", "NaT"], dtype="M8[D]"), "dates"),
     "spans": (np.array([1, 2], dtype="m8[s]"), "spans of time"),
+    "spans among numbers": ([Decimal(1), np.timedelta64(1, "s")], "timedelta64"),
     "timestamps": (pd.DataFrame({"t": [pd.Timestamp(0)], "x": [1.0]}), "Timestamp"),
     "NaT": (np.array([1.0, pd.NaT], dtype=object), "NaT of type NaTType"),
     "python dates": ([datetime(2020, 1, 1)], "datetime"),
@@ -63,7 +64,7 @@ def test_what_is_no_number_is_refused(name):
 
 def test_a_huge_cell_gives_a_short_message():
     with pytest.raises(ValueError, match="x must hold numbers") as caught:
-        as_doubles(["1", "\x1b[31m" * 200_000], "x")
+        as_doubles(["1", "\x1b[31m" * 20_000], "x")
     assert len(str(caught.value)) < 200
     assert "\x1b" not in str(caught.value)
 

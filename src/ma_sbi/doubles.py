@@ -24,7 +24,8 @@ KINDS = {
     "V": "records",
 }
 TEXTS = (str, bytes)
-SCALARS = (Real, np.bool_, Decimal, Fraction, *TEXTS)
+# The most frequent first: the others are slow to tell.
+SCALARS = (*TEXTS, float, int, np.bool_, Decimal, Fraction, Real)
 
 
 def as_doubles(values: Any, name: str) -> np.ndarray:
@@ -61,7 +62,7 @@ def _numbers_of(array: np.ndarray) -> np.ndarray:
     for place, one in enumerate(array.flat):
         if one is None or type(one).__name__ == "NAType":
             numbers.flat[place] = None
-        elif not isinstance(one, SCALARS):
+        elif not isinstance(one, SCALARS) or isinstance(one, np.timedelta64):
             raise ValueError(f"got {shorten(repr(one))} of type {type(one).__name__}")
     return numbers
 

@@ -124,8 +124,9 @@ def _spread(x: Tensor) -> Tensor:
     size = x.abs().amax(dim=0)
     size = torch.where(size > 0, size, torch.ones_like(size))
     spread = (x / size).std(dim=0, correction=0)
+    single, double = (torch.finfo(one).eps for one in (torch.float32, torch.float64))
     was_single = (x.float().double() == x).all(dim=0)
-    eps = torch.where(was_single, *(torch.finfo(t).eps for t in (torch.float32, x.dtype)))
+    eps = double + (single - double) * was_single
     # Integers are never rounded sums.
     rounding = (spread < 4 * eps) & (x != x.round()).any(dim=0)
     return torch.where(rounding, torch.zeros_like(spread), spread * size)

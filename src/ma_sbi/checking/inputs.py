@@ -17,6 +17,7 @@ from ma_sbi.choosing.calibration import Simulations, as_repeats
 from ma_sbi.context import as_entries, distinct, is_missing, match
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.wordings import MISSING, Wordings
+from ma_sbi.display.text import shorten
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.reading import ContextReading, read_context
@@ -129,8 +130,8 @@ def _check_context(reading: ContextReading) -> None:
         entry = reading.entries.iloc[0]
         shown = repr(entry if not isinstance(entry, pd.Series) else tuple(entry))
         raise ValueError(
-            f"the context is the same in every row ({shown[:60]}): it cannot explain why "
-            "departures differ; a departure common to all rows needs no context"
+            f"the context is the same in every row ({shorten(shown)}): it cannot explain "
+            "why departures differ; a departure common to all rows needs no context"
         )
 
 
@@ -204,7 +205,9 @@ def _choose_encoder(subject: Subject) -> Subject:
         column = table.iloc[:, place]
         num = len(distinct(column)[0])
         name = (
-            f"Context column {str(column.name)!r}" if table.shape[1] > 1 else "The context"
+            f"Context column {shorten(column.name)!r}"
+            if table.shape[1] > 1
+            else "The context"
         )
         if kind == "regimes":
             repeat = f"{name} has {num} different texts, which repeat."
@@ -281,7 +284,7 @@ def _without_constants(reading: ContextReading, notes: list[str]) -> ContextRead
     columns = [reading.entries.iloc[:, place] for place in range(len(reading.kinds))]
     changing = [len(distinct(column)[0]) > 1 for column in columns]
     constant = [
-        str(one.name) for one, kept in zip(columns, changing, strict=True) if not kept
+        shorten(one.name) for one, kept in zip(columns, changing, strict=True) if not kept
     ]
     if not constant:
         return reading

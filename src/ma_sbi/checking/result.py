@@ -17,6 +17,7 @@ from ma_sbi.checking.verdict import Advice, Verdict
 from ma_sbi.choosing import Why
 from ma_sbi.diagnostics.diagnostic import Rows, Skipped
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
+from ma_sbi.display.text import printable
 from ma_sbi.writing import write_text
 
 __all__ = ["WHAT_FIT_CORRECTOR_DOES", "Check"]
@@ -91,7 +92,7 @@ class Check:
         lines.append("")
         lines.append(str(self.advice))
         lines += ["", *(f"note: {note}" for note in self.notes)]
-        return "\n".join(lines).rstrip()
+        return printable("\n".join(lines).rstrip())
 
     def details(self) -> str:
         """Return every figure behind the verdict, in words."""
@@ -99,7 +100,7 @@ class Check:
         lines += [f"{question} {why}" for question, why in self.skipped().items()]
         if self.why is not None:
             lines += ["", f"{WHAT_FIT_CORRECTOR_DOES}: {self.why}"]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def __rich__(self) -> Any:
         from ma_sbi.checking.rendering import to_terminal
