@@ -8,6 +8,9 @@ from tests.imports import imports_of, rooms_of, wrong_imports
 PACKAGE = Path(ma_sbi.__file__).parent
 # A room may import the rooms before it, so that there is no cycle.
 ORDER = (
+    "writing",
+    "display",
+    "doubles",
     "validation",
     "randomness",
     "scaling",
@@ -15,7 +18,6 @@ ORDER = (
     "simulation",
     "networks",
     "saving",
-    "display",
     "context",
     "encoders",
     "reading",

@@ -244,7 +244,49 @@ def test_a_page_that_cannot_be_written_is_refused_in_a_sentence(experiments):
     assert runner.invoke(app, ["reproduce", "fake"]).exit_code == 0
     result = runner.invoke(app, ["report", "fake", "--html", "none/page.html"])
     assert result.exit_code == 2
-    assert "cannot write none/page" in result.stderr
+    assert result.stderr == "ma-sbi report: there is no folder none for the page\n"
+
+
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+def test_a_report_never_replaces_what_it_is_made_of(option, experiments):
+    assert runner.invoke(app, ["reproduce", "fake"]).exit_code == 0
+    cell = next(Path("ma-sbi-reproduction/cells").glob("*.json"))
+    before = cell.read_bytes()
+    Path("page.md").symlink_to(cell)
+    result = runner.invoke(app, ["report", "fake", option, "page.md"])
+    assert result.exit_code == 2
+    assert "which is read: name another file" in result.stderr
+    assert cell.read_bytes() == before
+
+
+def test_a_report_of_two_forms_needs_two_files(experiments):
+    assert runner.invoke(app, ["reproduce", "fake"]).exit_code == 0
+    options = ["--html", "page", "--markdown", "./page"]
+    result = runner.invoke(app, ["report", "fake", *options])
+    assert result.exit_code == 2
+    assert "name the same file page" in result.stderr
+
+
+def test_finished_rows_are_never_replaced_by_fewer(experiments):
+    _reproduce("fake", "--out", "all")
+    runner.invoke(app, ["report", "fake", "--out", "all", "--csv", "rows"])
+    before = Path("rows/fake.csv").read_bytes()
+    _reproduce("fake", "--out", "some")
+    next(Path("some/cells").glob("*.json")).unlink()
+    result = runner.invoke(app, ["report", "fake", "--out", "some", "--csv", "rows"])
+    assert result.exit_code == 2
+    assert "rows/fake.csv holds 1 finished cells that are not" in result.stderr
+    assert Path("rows/fake.csv").read_bytes() == before
+
+
+def test_a_csv_of_something_else_is_never_replaced_by_rows(experiments):
+    _reproduce("fake")
+    Path("rows").mkdir()
+    Path("rows/fake.csv").write_text("day,x\n1,2\n")
+    result = runner.invoke(app, ["report", "fake", "--csv", "rows"])
+    assert result.exit_code == 2
+    assert "rows/fake.csv is not a file of results" in result.stderr
+    assert Path("rows/fake.csv").read_text() == "day,x\n1,2\n"
 
 
 @pytest.mark.parametrize("options", [["--workers", "0"], ["--seeds", "0"]], ids=str)

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ma_sbi import __version__
+from ma_sbi.writing import written_whole
 
 __all__ = ["kind_of", "read", "write"]
 
@@ -25,8 +26,7 @@ __all__ = ["kind_of", "read", "write"]
 def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) -> None:
     """Write named groups of tensors, with the settings that rebuild the object.
 
-    The file is written under a temporary name and then renamed, so that an older file
-    survives a failure.
+    An older file survives a failure.
     """
     tensors = {
         f"{group}/{name}": tensor.detach().cpu().contiguous()
@@ -36,10 +36,8 @@ def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) 
     versions = {name: version(name) for name in ("torch", "sbi", "zuko")}
     versions["ma_sbi"] = __version__
     header = json.dumps({"kind": kind, "settings": settings, "versions": versions})
-    path = Path(path)
-    unfinished = path.with_name(path.name + ".unfinished")
-    save_file(tensors, unfinished, metadata={"ma_sbi": header})
-    unfinished.replace(path)
+    with written_whole(path) as unfinished:
+        save_file(tensors, unfinished, metadata={"ma_sbi": header})
 
 
 def read(

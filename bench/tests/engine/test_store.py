@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ma_sbi.writing import written_whole
 from ma_sbi_bench.engine import store as store_module
 from ma_sbi_bench.engine.cell import Cell, Measurement
-from ma_sbi_bench.engine.store import COLUMNS, Store, written_whole
+from ma_sbi_bench.engine.store import COLUMNS, Store
 
 FULL = Cell(
     "trial",
@@ -114,27 +115,6 @@ class TestWrittenWhole:
         assert store.rows([FULL]).empty
         store.write(FULL, MEASURED, 1.0)
         assert len(store.rows([FULL])) == 2
-
-    def test_two_writers_of_one_file_do_not_meet(self, tmp_path):
-        file = tmp_path / "file"
-        with written_whole(file) as one, written_whole(file) as other:
-            one.write_text("one")
-            other.write_text("other")
-        assert file.read_text() == "one"
-        assert list(tmp_path.iterdir()) == [file]
-
-    def test_an_older_file_survives_a_failure(self, tmp_path):
-        file = tmp_path / "file"
-        file.write_text("old")
-        with pytest.raises(KeyboardInterrupt):
-            _be_interrupted(file)
-        assert file.read_text() == "old"
-
-
-def _be_interrupted(file):
-    with written_whole(file) as unfinished:
-        unfinished.write_text("ne")
-        raise KeyboardInterrupt
 
 
 def _die_writing(file):

@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ma_sbi.display.html import text
-from ma_sbi.display.text import printable
 
 __all__ = [
     "AFTER",
@@ -24,7 +23,6 @@ __all__ = [
     "NEUTRAL",
     "OTHER",
     "page_style",
-    "shorten",
     "side_by_side",
     "svg",
 ]
@@ -71,12 +69,6 @@ def side_by_side(
     """Make axes side by side; all figures are as wide, so that all letters are as high."""
     figure = Figure(figsize=(6.4, height), layout="constrained")
     return figure, list(np.atleast_1d(figure.subplots(1, columns, **share)))
-
-
-def shorten(label: Any, most: int = 26) -> str:
-    """Cut a text to the length of a label."""
-    words = printable(" ".join(str(label).split()))
-    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def svg(figure: Figure, title: str) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ma_sbi_bench.engine.cell import Backbone
-from ma_sbi_bench.engine.store import written_whole
 
 if TYPE_CHECKING:
     import torch
@@ -39,9 +38,7 @@ class Models:
         """Read a posterior, after training it if need be."""
         file = self._file(backbone)
         if not file.exists():
-            posterior = train(backbone)
-            with written_whole(file) as unfinished:
-                posterior.save(unfinished)
+            train(backbone).save(file)
         return kinds()[backbone.kind][1](file, _world(backbone).prior)
 
     def _file(self, backbone: Backbone) -> Path:

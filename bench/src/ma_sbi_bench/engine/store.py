@@ -12,9 +12,7 @@ import json
 import os
 import platform
 import subprocess
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict, fields
 from functools import cache, cached_property, partial
 from importlib.metadata import version
@@ -24,9 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ma_sbi.writing import written_whole
 from ma_sbi_bench.engine.cell import Cell, Measurement
 
-__all__ = ["COLUMNS", "Store", "written_whole"]
+__all__ = ["COLUMNS", "Store"]
 
 PACKAGES = ("ma-sbi", "torch", "sbi", "zuko", "scikit-learn", "numpy", "scipy")
 COLUMNS = [
@@ -148,22 +147,6 @@ def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
                 raise ValueError(f"{line}: not as many fields as columns")
             known.setdefault(row["key"], []).append(row)
     return known
-
-
-@contextmanager
-def written_whole(file: Path) -> Iterator[Path]:
-    """Give a name to write to; it becomes the file when all is written, or never."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # A unique name: two processes, even of two machines, may write the same file.
-    unfinished = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.unfinished")
-    try:
-        yield unfinished
-        # Else a power cut could leave a file that has its name but not its contents.
-        with unfinished.open("rb+") as written:
-            os.fsync(written.fileno())
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _typed(rows: pd.DataFrame) -> pd.DataFrame:

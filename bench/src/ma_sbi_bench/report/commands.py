@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
 
+import pandas as pd
 import typer
 from joblib import cpu_count
 
 from ma_sbi.display.text import printable
+from ma_sbi.writing import check_output
 from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.engine.reproduction import Reproduction
 from ma_sbi_bench.engine.running import Done, run
 from ma_sbi_bench.engine.workers import connect
@@ -175,6 +178,11 @@ def write_report(
     csv: Path | None = None,
 ) -> int:
     """Write what is asked for of finished cells, and return the exit code."""
+    try:
+        _check_outputs(asked, html, markdown, csv)
+    except ValueError as error:
+        _say(f"ma-sbi report: {error}", err=True)
+        return 2
     report = _gather(asked)
     done = report.provenance
     if done.num_cells and not done.num_finished:
@@ -204,6 +212,50 @@ def write_report(
     _say(report.conclusion)
     _say(f"{done.num_finished} of {done.num_cells} cells are finished.")
     return _exit_code(report.problems)
+
+
+def _check_outputs(
+    asked: Reproduction, html: Path | None, markdown: Path | None, csv: Path | None
+) -> None:
+    """See that nothing that is read would be replaced, nor finished rows be lost.
+
+    Raises:
+        ValueError: If it would.
+    """
+
+    def read() -> Iterator[Path]:
+        yield from asked.out.rglob("*")
+        yield from () if asked.results is None else asked.results.glob("*.csv")
+
+    if html is not None:
+        check_output(html, read(), "page")
+    if markdown is not None:
+        if html is not None and html.resolve() == markdown.resolve():
+            raise ValueError(f"--html and --markdown name the same file {html}")
+        written = markdown.with_suffix("").rglob("*")
+        pages = [one for one in written if one.suffix in (".md", ".png")]
+        for page in filter(Path.exists, [markdown, *pages]):
+            check_output(page, read(), "page")
+    if csv is not None:
+        for one in asked.experiments:
+            _check_kept(asked, one.cells(asked.budget), csv / f"{one.name}.csv")
+
+
+def _check_kept(asked: Reproduction, cells: Sequence[Cell], file: Path) -> None:
+    """See that a file of rows holds no cell that would not be written again."""
+    if not file.exists():
+        return
+    check_output(file, (), "file of rows")
+    try:
+        held = set(pd.read_csv(file, usecols=["key"], dtype=str)["key"])
+    except ValueError as error:
+        raise ValueError(f"{file} is not a file of results: name another folder") from error
+    lost = [one for one in cells if one.key in held and one not in asked.store]
+    if lost:
+        raise ValueError(
+            f"{file} holds {len(lost)} finished cells that are not in {asked.out}, and "
+            "would lose them: name another folder by --csv, or leave --fresh out"
+        )
 
 
 def _gather(asked: Reproduction) -> Report:
