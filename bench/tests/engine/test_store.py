@@ -165,7 +165,6 @@ class TestCommitted:
 
     def test_files_about_something_else_are_left_alone(self, exported, tmp_path):
         (exported / "other.csv").write_text("name,value\nx,1\n")
-        (exported / "empty.csv").write_text("")
         (exported / "notes.md").write_text("key")
         assert FULL in Store(tmp_path / "nothing", exported)
 
@@ -186,9 +185,9 @@ class TestCommitted:
         self, exported, tmp_path, monkeypatch
     ):
         read = []
-        once = store_module._read_committed
+        once = store_module.read_rows
         monkeypatch.setattr(
-            store_module, "_read_committed", lambda file: read.append(file) or once(file)
+            store_module, "read_rows", lambda file: read.append(file) or once(file)
         )
         fresh = Store(tmp_path / "nothing", exported)
         assert [cell in fresh for cell in (FULL, BARE, FULL)] == [True] * 3

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
@@ -16,8 +19,9 @@ from ma_sbi.display.text import printable
 from ma_sbi.writing import check_output
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
+from ma_sbi_bench.engine.leftovers import held
 from ma_sbi_bench.engine.reproduction import Reproduction
-from ma_sbi_bench.engine.running import Done, run
+from ma_sbi_bench.engine.running import Done, FolderIsGone, run
 from ma_sbi_bench.engine.workers import connect
 from ma_sbi_bench.report.contents import Report, gather
 from ma_sbi_bench.report.markdown import write_markdown
@@ -110,6 +114,7 @@ def describe() -> None:
 
 def list_cells(asked: Reproduction, *, as_json: bool = False) -> None:
     """Print how many cells of every experiment are finished."""
+    _say_damaged(asked)
     report = _gather(asked)
     counts = [section.counts for section in report.sections]
     if as_json:
@@ -131,6 +136,22 @@ def reproduce(
     as_json: bool = False,
 ) -> int:
     """Run what is left, print ours beside the paper's, and return the exit code."""
+    try:
+        with held(asked.out), _stopped_by_signals():
+            return _reproduce(asked, num_workers, scheduler, as_json=as_json)
+    except KeyboardInterrupt:
+        _say(_how_to_resume(asked), err=True)
+        return INTERRUPTED
+    except (FolderIsGone, OSError) as error:
+        _say(f"ma-sbi reproduce: {error}. The same command starts again.", err=True)
+        return 1
+
+
+def _reproduce(
+    asked: Reproduction, num_workers: int | None, scheduler: str | None, *, as_json: bool
+) -> int:
+    for file, how in asked.set_aside().items():
+        _say(f"Damaged, set aside as {file} and done again: {how}.", err=True)
     for one in _gather(asked).sections:
         if one.missing:
             _say(f"Cells of {one.experiment.name} are skipped: {one.missing}", err=True)
@@ -147,9 +168,6 @@ def reproduce(
                     scheduler=scheduler,
                     on_done=display.update,
                 )
-        except KeyboardInterrupt:
-            _say(_how_to_resume(asked), err=True)
-            return INTERRUPTED
         except ValueError as error:
             if scheduler is None:
                 raise
@@ -183,6 +201,7 @@ def write_report(
     except ValueError as error:
         _say(f"ma-sbi report: {error}", err=True)
         return 2
+    _say_damaged(asked)
     report = _gather(asked)
     done = report.provenance
     if done.num_cells and not done.num_finished:
@@ -260,6 +279,35 @@ def _check_kept(asked: Reproduction, cells: Sequence[Cell], file: Path) -> None:
 
 def _gather(asked: Reproduction) -> Report:
     return gather(asked.experiments, asked.budget, asked.store)
+
+
+def _say_damaged(asked: Reproduction) -> None:
+    for file, how in asked.damaged().items():
+        said = f"{file} is damaged and does not count: {how}. "
+        _say(f"{said}ma-sbi reproduce sets it aside and does it again.", err=True)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Stop as after Ctrl-C when the process is asked to end: nothing is left behind."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    known = {}
+    if threading.current_thread() is threading.main_thread():
+        asked = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+        # What somebody has set, such as nohup, stays.
+        known = {
+            one: signal.signal(one, stop)
+            for one in asked
+            if one is not None and signal.getsignal(one) is signal.SIG_DFL
+        }
+    try:
+        yield
+    finally:
+        for one, before in known.items():
+            signal.signal(one, before)
 
 
 def _how_to_resume(asked: Reproduction) -> str:
