@@ -9,6 +9,7 @@ PACKAGE = Path(ma_sbi.__file__).parent
 # A room may import the rooms before it, so that there is no cycle.
 ORDER = (
     "validation",
+    "one_at_a_time",
     "randomness",
     "scaling",
     "protocols",

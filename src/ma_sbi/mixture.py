@@ -10,6 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import (
     MAX_ROWS,
     AmortizedPosterior,
@@ -135,7 +136,7 @@ def _told_by_row(
     outside = within.outside(candidates.x.flatten(0, 1)).reshape(candidates.x.shape[:2])
     weight = (candidates.log_weight.exp() * outside.to(candidates.log_weight)).sum(dim=0)
     within.warn_of(weight > LEAST_OUTSIDE, stacklevel=6)
-    with warnings.catch_warnings():
+    with local_filters():
         warnings.simplefilter("ignore", within.category)
         yield
 

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from ma_sbi.context import is_missing
+from ma_sbi.one_at_a_time import local_filters
 
 __all__ = ["Observations", "read_observations"]
 
@@ -125,7 +126,7 @@ def _array(archive: Any, name: str) -> np.ndarray:
 def _read_table(path: Path, separator: str, words: str) -> dict[str, Any]:
     try:
         # As texts: that "NA" is missing, or "007" a number, is not for pandas to decide.
-        with warnings.catch_warnings():
+        with local_filters():
             # A row that is longer than the header would be cut.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(

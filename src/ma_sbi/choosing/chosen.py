@@ -15,6 +15,7 @@ from ma_sbi.choosing.why import Why
 from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.unseen import SeenContexts, Unseen, UnseenContext
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
@@ -84,7 +85,7 @@ class ChosenCorrector(BaseCorrector):
         each, forward = [], []
         for part in self.parts:
             share = torch.where(seen, part.seen, part.unseen).to(x) * (1 - outlying)
-            with warnings.catch_warnings():
+            with local_filters():
                 warnings.simplefilter("ignore", UnseenContext)
                 found = part.corrector.corrections(x, entries)
             each.append(found._replace(log_weight=found.log_weight + share.log()))

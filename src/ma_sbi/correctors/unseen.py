@@ -23,6 +23,7 @@ from ma_sbi.context import Entries, distinct, in_days, is_missing
 from ma_sbi.correctors.assignment import MOST_COMPARED, prediction_limit
 from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.opposites import may_oppose
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.reading import read_context
 
 __all__ = ["SeenContexts", "Unseen", "UnrelatedContext", "UnseenContext"]
@@ -111,7 +112,7 @@ class SeenContexts:
         self.scales = [place for place, scale in enumerate(is_scale) if scale]
         self.names = [place for place, scale in enumerate(is_scale) if not scale]
         numbers = _numbers(known, self.scales)
-        with warnings.catch_warnings():
+        with local_filters():
             warnings.simplefilter("ignore", RuntimeWarning)  # a column without numbers
             self.low, self.high = (f(numbers, axis=0) for f in (np.nanmin, np.nanmax))
         self.words = _words(known, self.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +80,10 @@ class SBIPosterior(NeuralPosterior):
         track_gradients: bool = False,  # noqa: FBT001, FBT002 (sbi's signature)
     ) -> Tensor:
         """Evaluate theta ``(n, dim_theta)`` for one observation, shape ``(n,)``."""
-        return self.potential(theta, x, track_gradients=track_gradients)
+        # A copy, as the observation is part of it: threads may ask for different ones.
+        potential = copy.copy(self.potential_fn)
+        potential.set_x(self._x_else_default_x(x))
+        return potential(theta, track_gradients=track_gradients)
 
     def log_prob_batched(self, theta: Tensor, x: Tensor) -> Tensor:
         """Evaluate theta ``(n, batch, dim_theta)`` for a batch of observations."""
