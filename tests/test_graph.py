@@ -10,6 +10,7 @@ PACKAGE = Path(ma_sbi.__file__).parent
 ORDER = (
     "validation",
     "one_at_a_time",
+    "telling",
     "randomness",
     "scaling",
     "protocols",

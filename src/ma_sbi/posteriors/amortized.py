@@ -89,7 +89,7 @@ class Amortized(ABC):
     def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
         if self.training_range is not None:
-            self.training_range.warn(x, stacklevel=4)
+            self.training_range.warn(x)
         theta = torch.as_tensor(theta, dtype=torch.float32, device=x.device)
         if theta.ndim != 3 or theta.shape[1] not in (1, len(x)):
             raise ValueError(

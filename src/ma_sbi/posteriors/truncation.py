@@ -20,6 +20,7 @@ from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.support import is_bounded, within_support
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import seeded
+from ma_sbi.telling import levels_to_caller
 
 __all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
 
@@ -167,6 +168,6 @@ def sample_truncated(
         "resampled from draws of the prior by the posterior's density, with an effective "
         f"sample size as low as {effective}: such an x is far from the simulations",
         LeakyPosterior,
-        stacklevel=5,
+        stacklevel=levels_to_caller(),
     )
     return kept
