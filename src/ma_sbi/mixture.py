@@ -29,7 +29,7 @@ __all__ = [
 # Observations that are corrected at once, and their entries: a corrector may have a
 # thousand candidates for each.
 ROWS_AT_ONCE = 2_000
-ENTRIES_AT_ONCE = 2**19
+ENTRIES_AT_ONCE = 2**18
 
 # Share of candidates outside the training range that is worth a warning.
 LEAST_OUTSIDE = 0.05
