@@ -65,6 +65,18 @@ def _observations(path, n=200, **more):
     return path
 
 
+def test_code_can_be_copied_from_a_narrow_terminal(tmp_path):
+    folder = tmp_path / ("a folder with a long name, " * 4)
+    folder.mkdir()
+    file = _observations(folder / "rows.npz")
+    result = runner.invoke(app, ["check", str(file)], env={"COLUMNS": "60"})
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("from ma_sbi"))
+    last = max(i for i, line in enumerate(lines) if line.startswith("draws = "))
+    compile("\n".join(lines[first : last + 1]), "copied", "exec")
+
+
 def test_check_prints_its_verdict_and_writes_its_page(tmp_path):
     file, page = _observations(tmp_path / "rows.npz"), tmp_path / "page.html"
     options = ["--html", str(page), "--require", "use", "--require", "use with care"]

@@ -258,6 +258,10 @@ def test_texts_in_a_script_that_the_model_does_not_know_are_refused(monkeypatch)
     monkeypatch.setattr(encoders, "_load_minilm", lambda device: NoModel())
     with pytest.raises(ValueError, match="2 of 3 different texts are in another script"):
         SentenceEncoder().fit(["прибор", "设备的基线", "high", None])
+    with pytest.raises(ValueError, match="2 of 2 different texts are in another script"):
+        SentenceEncoder().fit(["🔥", "👍"])
+    with pytest.raises(ValueError, match="'👍 pump' and '🔥 pump' as the same"):
+        SentenceEncoder().fit(["🔥 pump", "👍 pump", "the pump is off"])
     encoder = SentenceEncoder().fit(["прибор", "high"])
     with pytest.warns(UserWarning, match="1 of 2 different texts"):
         encoder.transform(["прибор", "high", "high"])

@@ -199,8 +199,9 @@ def check(
         }
         model = None if posterior is None else _Model(posterior, allow_pickle)
         result = _check(file, model, named, require or [], seed)
-        code = f"{_to_begin_with(file, model, named, seed)}\n\n{result.advice.code}"
-        result = replace(result, advice=replace(result.advice, code=code))
+        if result.advice.code:
+            code = f"{_to_begin_with(file, model, named, seed)}\n\n{result.advice.code}"
+            result = replace(result, advice=replace(result.advice, code=code))
         if html is not None:
             result.to_html(html)
     except (ValueError, OSError) as error:
@@ -211,7 +212,7 @@ def check(
         typer.echo(dumps(result.to_dict(), indent=2, allow_nan=False))
     else:
         console = Console()
-        console.print(result)
+        console.print(result, crop=False)
         if html is not None:
             console.print(f"The page is {html}.", markup=False)
     if require and result.verdict not in require:

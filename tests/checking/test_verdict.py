@@ -160,7 +160,7 @@ def test_without_pairs_at_most_the_common_part_is_used():
 def test_further_simulations_are_named_and_a_gain_is_explained_by_their_noise(gain):
     facts = replace(FINE, chosen=None, exchange_p_value=0.31, gain=gain)
     reason = decide(facts).reasons[0]
-    assert "could be further simulations of their rows (p = 0.31, 400 rows)" in reason
+    assert "could change places (p = 0.31, 400 rows)" in reason
     assert ("only evens out its noise" in reason) == (gain.low > 0)
     assert (str(gain) in reason) == (gain.low > 0)
 
@@ -168,3 +168,24 @@ def test_further_simulations_are_named_and_a_gain_is_explained_by_their_noise(ga
 def test_mistakes_come_before_further_simulations():
     facts = replace(FINE, chosen=None, exchange_p_value=0.3, problems=("Units differ.",))
     assert decide(facts).reasons[0] == "Units differ."
+
+
+def test_likeness_does_not_contradict_that_nothing_departs():
+    facts = replace(FINE, chosen=None, exchange_p_value=0.57, likeness=Change(1.9e-9))
+    reasons = decide(facts).reasons
+    assert reasons[0].startswith("Nothing is seen to depart")
+    assert "p = 1.9e-09" in reasons[1]
+    assert "x_sim may lack the simulator's noise" in reasons[1]
+    assert "nothing tried here corrects" not in " ".join(reasons)
+
+
+@pytest.mark.parametrize("one_run", [True, False])
+def test_what_x_sim_is_was_not_checked_unless_there_are_several_runs(one_run):
+    not_checked = " ".join(decide(replace(FINE, one_run=one_run)).advice.not_checked)
+    assert ("one run of the simulator" in not_checked) == one_run
+
+
+def test_rows_that_have_to_be_mended_get_no_code():
+    advice = decide(replace(FINE, problems=("Columns are in different orders.",))).advice
+    assert advice.code == ""
+    assert str(advice).startswith("What to use: nothing yet: the rows have to be mended")

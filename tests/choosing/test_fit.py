@@ -17,6 +17,7 @@ from ma_sbi.choosing import PROPOSALS, ChosenCorrector, Proposal, held_out
 from ma_sbi.choosing.proposals import RegimeShift
 from ma_sbi.correctors import Ridge, UnseenContext
 from ma_sbi.correctors.located import RidgeWithResiduals
+from ma_sbi.correctors.unseen import UnrelatedContext
 from tests.some_posteriors import NOISE as SBI_NOISE
 from tests.some_posteriors import sbi_npe
 from tests.some_posteriors import simulations as sbi_simulations
@@ -578,3 +579,17 @@ def test_the_score_of_all_together_is_that_of_the_only_one(certain, weighed):
     # Together they are no worse than the best alone, up to what caution costs.
     best = max(one.score for one in weighed.why.tried)
     assert weighed.why.gain[0] > best - 0.05
+
+
+def test_a_text_about_something_else_counts_as_missing():
+    """Spelling stands for meaning here: no letters are shared."""
+    notes = [f"sensor reads {how}" for how in ("high", "higher", "low", "lower")] * 20
+    x_sim = torch.randn(80, 2, generator=torch.Generator().manual_seed(0))
+    x_obs = x_sim + torch.tensor([[1.0, 0.0]] * 2 + [[-1.0, 0.0]] * 2).repeat(20, 1)
+    corrector = fit_corrector(notes, x_obs, x_sim, encoder=HashEncoder(), seed=0)
+    x = torch.zeros(1, 2)
+    with pytest.warns(UnrelatedContext, match="far from all.*what is far counts as"):
+        found = corrector.corrections(x, "QQQ ZZZ VVV")
+    expected = corrector.corrections(x, None)
+    assert found.x.equal(expected.x)
+    assert found.log_weight.equal(expected.log_weight)

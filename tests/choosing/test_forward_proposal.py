@@ -10,6 +10,7 @@ from ma_sbi import fit_corrector
 from ma_sbi.choosing import PROPOSALS
 from ma_sbi.choosing.calibration import read_calibration
 from ma_sbi.choosing.noise import find_noise
+from ma_sbi.correctors.forward import OtherUnits
 
 NAME = "learned forwards"
 NOTES = ["The detector is new.", "The detector saturates."]
@@ -112,7 +113,8 @@ def test_simulations_that_spread_differently_are_named_and_used():
     # A column of rare counts is nearly constant in some rows, and in some folds of them.
     context, x_obs, x_sim = saturated(60)
     pool = normal(1000, 4, 9) * torch.tensor([8.0, 1.0, 1.0, 1.0])
-    found = fit_corrector(context, x_obs, x_sim, simulations=pool, seed=0)
+    with pytest.warns(OtherUnits, match="in column 0 they lie between"):
+        found = fit_corrector(context, x_obs, x_sim, simulations=pool, seed=0)
     assert NAME in weights(found)
     assert any("in column 0 they lie between" in one for one in found.why.reasons)
 

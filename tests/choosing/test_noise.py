@@ -158,3 +158,25 @@ def test_a_simulator_without_noise_has_none():
     theta = THETA[:, :2]
     x = torch.stack([theta[:, 0] ** 2, theta.sum(dim=1)], dim=1)
     assert (simulator_noise(theta, x) < 1e-4).all()
+
+
+def counts(rate, seed):
+    rng = torch.Generator().manual_seed(seed)
+    return torch.poisson(rate, generator=rng)
+
+
+def test_noise_of_counts_may_repeat():
+    rate = torch.linspace(3, 40, N, dtype=torch.float64)[:, None].repeat(1, 2)
+    found = find_noise(counts(rate, 0), counts(rate, 1)[:, None], NONE)
+    # Both sides vary by theta far more than by noise: second moments do not tell.
+    assert found.found or not found.told
+
+
+@pytest.mark.parametrize("columns", [1, 30])
+def test_counts_that_agree_in_many_columns_share_their_noise(columns):
+    rate = torch.linspace(3, 40, N, dtype=torch.float64)[:, None].repeat(1, columns)
+    x_sim = counts(rate, 0)
+    x_obs = x_sim + (torch.arange(N) % 2)[:, None]
+    found = find_noise(x_obs, x_sim[:, None], NONE)
+    assert not found.found
+    assert found.told or columns == 1

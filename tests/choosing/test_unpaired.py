@@ -80,6 +80,9 @@ def test_observations_in_other_units_are_named():
     )
     assert any("do not overlap" in said for said in far.why.reasons)
     assert not any("do not overlap" in said for said in near.why.reasons)
+    # What cannot be compared is left as it is.
+    x = torch.full((3, near.dim_x), 700.0)
+    assert far.correct(x, ["a"] * 3).equal(x)
 
 
 @pytest.mark.parametrize("scale", [0.1, 10.0])

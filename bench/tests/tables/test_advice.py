@@ -240,8 +240,8 @@ def test_worlds_are_counted_by_kind_and_what_is_wrong_is_listed(made_up):
     }
     assert [line.note for line in summary] == [
         "bar: 95%; reached",
-        "2 worlds are refused because rows were mixed up or are no pairs; in 1 of them some "
-        "correction would have gained",
+        "2 worlds are refused because rows were mixed up or are no pairs; in 1 of them "
+        "some correction would have gained",
         "",
         "",
         "bar: none; missed",

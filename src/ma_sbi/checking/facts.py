@@ -51,6 +51,8 @@ class Facts:
         problems: What is wrong with the rows as they were given, in sentences.
         paired: Whether rows of x_obs and x_sim are pairs; None without x_sim.
         pair_p_value: Of the test whether they depend on each other, if that was asked.
+        constant: Whether x_sim is the same in every row.
+        one_run: Whether there is one simulation for each row, and not several.
         direction_told: Whether the rows tell which side is x_obs and which x_sim.
         leak: Whether the context depends on theta.
         leak_detail: The same in a sentence, with its numbers.
@@ -89,6 +91,8 @@ class Facts:
     problems: tuple[str, ...] = ()
     paired: bool | None = True
     pair_p_value: float | None = None
+    constant: bool = False
+    one_run: bool = True
     direction_told: bool = True
     leak: Leak = "untested"
     leak_detail: str = ""
@@ -176,6 +180,8 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "problems": () if pairing is None else pairing.mistakes,
             "num_outliers": judgement.num_outliers,
             "pair_p_value": None if pairing is None else pairing.p_value,
+            "constant": pairing is not None and pairing.constant,
+            "one_run": subject.repeats is None,
             "direction_told": pairing is None or pairing.swapped is not None,
             "is_population": judgement.is_population,
             "may_leak": judgement.may_leak,

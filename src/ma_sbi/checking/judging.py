@@ -335,10 +335,19 @@ def _is_noiseless(subject: Subject, held: CorrectedRows) -> bool:
 
 
 def _exchange(plan: Plan) -> float:
-    """Test whether observations may be further simulations of their rows."""
+    """Test whether observations may be further simulations of their rows.
+
+    Several simulations may agree with each other, and not with the observation, although
+    nothing departs: if their inputs are known roughly. An observation can then change
+    places with one of them, as no departure of that size would allow.
+    """
     data = plan.data
     features = describe(data.entries)
-    return exchange_p_value(data.x_obs, data.x_sim, features, plan.seed)
+    p_value = exchange_p_value(data.x_obs, data.x_sim, features, plan.seed)
+    if data.x_sim.shape[1] == 1 or p_value > THRESHOLDS.exchange:
+        return p_value
+    with_one = exchange_p_value(data.x_obs, data.x_sim[:, :1], features, plan.seed)
+    return with_one if with_one > THRESHOLDS.exchange_with_one else p_value
 
 
 def _elsewhere(subject: Subject, target: Parameters) -> float | None:

@@ -55,7 +55,8 @@ def to_terminal(check: Check) -> RenderableType:
         title_align="left",
     )
     parts: list[RenderableType] = [verdict, Text(_size(check)), Text("")]
-    parts.append(Text(printable(str(check.advice))))
+    # Broken lines of code could not be copied.
+    parts.append(Text(printable(str(check.advice)), no_wrap=True, overflow="ignore"))
     parts += [Text(printable(f"note: {note}"), style="dim") for note in check.notes]
     return Group(*parts)
 
@@ -92,8 +93,9 @@ def to_page(check: Check) -> str:
         f"<p class='faint'>{_size(check)}</p>",
         "<h2>What to use</h2>",
         f"<p>{text(_capital(check.advice.use))}.</p>",
-        f"<pre>{text(check.advice.code)}</pre>",
     ]
+    if check.advice.code:
+        parts.append(f"<pre>{text(check.advice.code)}</pre>")
     for title, sentences in check.advice.lists().items():
         parts += [f"<h2>{title}</h2>", _list(sentences)]
     if check.notes:

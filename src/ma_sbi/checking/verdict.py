@@ -33,7 +33,7 @@ class Advice:
     Attributes:
         use: What to use, in words.
         code: Lines of Python that do it, given ``answer``, what ``check`` returned, and
-            ``posterior``, ``context`` and ``x_obs``.
+            ``posterior``, ``context`` and ``x_obs``; none if rows have to be mended first.
         not_checked: What was not checked, in sentences.
         collect: What to collect next, in sentences.
     """
@@ -44,7 +44,7 @@ class Advice:
     collect: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"What to use: {self.use}", "", self.code]
+        lines = [f"What to use: {self.use}"] + (["", self.code] if self.code else [])
         for title, sentences in self.lists().items():
             lines += ["", f"{title}:", *(f"- {one}" for one in sentences)]
         return "\n".join(lines)
@@ -93,7 +93,7 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.is_population:
         return "do not use", [_population(facts)]
     if facts.exchange_p_value is not None:
-        return "do not use", [_exchangeable(facts, facts.gain), *_likeness(facts)]
+        return "do not use", [_exchangeable(facts, facts.gain), *_without_noise(facts)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
         return "do not use", [_elsewhere(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None:
@@ -153,6 +153,12 @@ def _no_gain(facts: Facts) -> str:
 
 
 def _population(facts: Facts) -> str:
+    if facts.constant:
+        return (
+            "x_sim is the same in every row, as at one setting, without the simulator's "
+            "noise. What of x_obs - x_sim is noise cannot be told: pass several runs for "
+            "each row, or a posterior."
+        )
     return (
         "Rows of x_obs and x_sim are not seen to be pairs (p = "
         f"{facts.pair_p_value:.2g}). What is common to all rows may be a departure, or "
@@ -163,14 +169,25 @@ def _population(facts: Facts) -> str:
 
 def _exchangeable(facts: Facts, gain: Score) -> str:
     said = (
-        "Nothing is seen to depart: observations could be further simulations of their "
-        f"rows (p = {facts.exchange_p_value:.2g}, {facts.num_rows} rows)."
+        "Nothing is seen to depart: observations and simulations of their rows could "
+        f"change places (p = {facts.exchange_p_value:.2g}, {facts.num_rows} rows)."
     )
     if gain.low <= 0:
         return said
     return (
         f"{said} What predicts x_sim better ({gain} nats per row) only evens out its noise."
     )
+
+
+def _without_noise(facts: Facts) -> list[str]:
+    p_value = facts.likeness.before
+    if p_value is None or p_value >= THRESHOLDS.unusual:
+        return _likeness(facts)
+    return [
+        f"As a whole, observations do differ from simulations (p = {p_value:.2g}): x_sim "
+        "may lack the simulator's noise, as an expected value or a mean of several runs "
+        "does."
+    ]
 
 
 def _elsewhere(facts: Facts, gain: Score) -> str:
@@ -327,6 +344,8 @@ def _doubts(facts: Facts) -> list[str]:
 def _advice(facts: Facts, verdict: Verdict) -> Advice:
     sample = ["draws = posterior.sample(1000, x_obs)"]
     use = "the posterior as it is"
+    if facts.problems:
+        sample, use = [], "nothing yet: the rows have to be mended first"
     if verdict != "do not use":
         sample = [
             "from ma_sbi import CorrectedPosterior",
@@ -340,8 +359,6 @@ def _advice(facts: Facts, verdict: Verdict) -> Advice:
         if facts.own is not None and facts.chosen == "by context":
             use = "your own corrector"
             sample = [line.replace("answer.corrector", "corrector") for line in sample]
-    elif facts.problems:
-        use = "nothing yet"
     return Advice(use, "\n".join(sample), _not_checked(facts), _collect(facts, verdict))
 
 
@@ -354,6 +371,12 @@ def _not_checked(facts: Facts) -> tuple[str, ...]:
             "Which side is which: nothing in these rows would show that x_obs and x_sim "
             "are swapped."
         )
+    if facts.paired and facts.one_run and not facts.problems:
+        found.append(
+            "Whether each x_sim is one run of the simulator, with its noise. If it is an "
+            "expected value, or a mean of several runs, noise of x_obs looks like a "
+            "departure."
+        )
     if not facts.posterior:
         found.append("What becomes of the parameters: there is no posterior.")
     elif not facts.theta_known:
@@ -363,7 +386,9 @@ def _not_checked(facts: Facts) -> tuple[str, ...]:
 
 def _collect(facts: Facts, verdict: Verdict) -> tuple[str, ...]:
     found = []
-    if facts.paired is not True:
+    if facts.constant and facts.is_population:
+        found.append("Several simulations of each row, x_sim of shape (n, m, dim_x).")
+    elif facts.paired is not True:
         found.append("x_sim: simulations at the known inputs of each observation.")
     elif not facts.noise_told:
         found.append("Several simulations of each row, x_sim of shape (n, m, dim_x).")

@@ -22,7 +22,10 @@ __all__ = ["ChosenCorrector", "Part"]
 
 # Candidates of a smaller weight are left out.
 LEAST_WEIGHT = 1e-9
-ABOUT_UNSEEN = "new contexts have the weights that did best on contexts left out"
+ABOUT_UNSEEN = (
+    "new contexts have the weights that did best on contexts left out; what is far counts "
+    "as missing"
+)
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,11 @@ class ChosenCorrector(BaseCorrector):
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         x = as_matrix(x, "x", dim=self.dim_x)
         entries = as_entries(context, num_rows=len(x))
-        self.contexts.warn(self.contexts.read(entries), ABOUT_UNSEEN)
+        unseen = self.contexts.read(entries)
+        self.contexts.warn(unseen, ABOUT_UNSEEN)
         seen = self._seen(entries)
+        # What is far from all contexts that were seen tells nothing.
+        entries = self.contexts.forget(entries, unseen.far & ~unseen.refused)
         outlying = torch.zeros_like(x[:, 0])
         if self.outliers is not None:
             outlying = self.outliers.probability(x)

@@ -37,7 +37,7 @@ from ma_sbi.choosing.sides import Reference
 from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
 from ma_sbi.choosing.why import NOT_READ, Read, Tried, Why
 from ma_sbi.context import distinct
-from ma_sbi.correctors.forward import about_spreads, why_unusable
+from ma_sbi.correctors.forward import OtherUnits, about_spreads, why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
 from ma_sbi.protocols import Context, Encoder, has_density
@@ -229,13 +229,21 @@ def plan_corrector(
         )
     data = replace(data, pool=_usable(reference, data, reasons))
     if pool is not None and data.pool is not None:
-        reasons += filter(None, [about_spreads(data.mean_x_sim, data.pool)])
+        unlike = about_spreads(data.mean_x_sim, data.pool)
+        if unlike:
+            warnings.warn(unlike, OtherUnits, stacklevel=3)
+            reasons.append(unlike)
     if density is not None:
         bounded = _bounded(density, data.mean_x_sim if pool is None else pool.x)
         if pool is not None and not data.paired:
             likelihood = ShiftLikelihood.of(density, pool.x.to(data.x_obs))
             data = replace(data, likelihood=likelihood)
-            reasons += filter(None, [_about_overlap(data, likelihood, seed)])
+            apart = _about_overlap(data, likelihood, seed)
+            if apart:
+                warnings.warn(apart, MatchingAssumption, stacklevel=3)
+                reasons += [apart, LEFT_ALONE]
+                why = replace(NOTHING_LEARNED, num_rows=len(data), reasons=tuple(reasons))
+                return Plan(data, why, kept, pairing=pairing, pool=pool.x.to(data.x_obs))
         density = bounded
     tried: dict[str, BaseProposal] = {NOTHING: Nothing(LEFT_ALONE, reads_context=False)} | {
         name: proposal for name, proposal in PROPOSALS.items() if proposal.suits(data)

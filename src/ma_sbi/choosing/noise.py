@@ -7,6 +7,7 @@ both. That noise is no departure: the posterior knows of it already.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ MOST_CURVED = 10
 FEWEST_MAPPED = 8
 # Rows from which maps are learned: more would not tell more.
 MOST_MAPPED = 1000
+# Share of residuals that must occur twice to show that there is no noise.
+OFTEN = 0.1
 # Share of the noise that such a map may leave, if there is no such noise.
 FORESEEN = 0.5
 # Largest factor by which slopes are corrected for noise in x_sim.
@@ -116,15 +119,18 @@ def find_noise(
         sentence = f"x_sim has {num_repeats} simulations per row, which show its noise"
     else:
         known = None if simulator is None else 2 * simulator / scale.square()
-        share = _unshared(observed, simulated, residual, known)
+        some = slice(MOST_MAPPED)
+        repeats = _repeats((x_obs - mean)[some] / scale, mean[some] / scale)
+        moments = _Moments.of(observed, simulated, residual)
+        share = _unshared(moments, residual, None if repeats else known)
         if share.any() and _is_foreseen(x_obs, mean, codes, share * total / 2 * scale**2):
             share = torch.zeros_like(share)
         of_simulation = share * total / 2
         told = (
             bool(share.any())
-            or known is not None
+            or repeats
+            or (known is not None and not moments.allow(residual, known, residual))
             or _is_told(observed, simulated)
-            or _repeats(x_obs[:MOST_MAPPED] - mean[:MOST_MAPPED])
             or _is_foreseen(x_obs, mean, codes, total / 2 * scale**2)
         )
         sentence = (
@@ -142,27 +148,52 @@ def find_noise(
     )
 
 
-def _unshared(
-    observed: Tensor, simulated: Tensor, residual: Tensor, known: Tensor | None
-) -> Tensor:
+class _Moments(NamedTuple):
+    """How much more x_obs varies than x_sim, less what x_obs - x_sim varies.
+
+    Attributes:
+        departure: Mean over columns of ``x_obs ** 2 - x_sim ** 2``, shape ``(n,)``.
+        excess: The same less the squared residual.
+    """
+
+    departure: Tensor
+    excess: Tensor
+
+    @classmethod
+    def of(cls, observed: Tensor, simulated: Tensor, residual: Tensor) -> _Moments:
+        departure = (observed.square() - simulated.square()).mean(dim=1)
+        return cls(departure, departure - residual.mean(dim=1))
+
+    @property
+    def error(self) -> Tensor:
+        """Standard error of the mean excess."""
+        return self.excess.std() / len(self.excess) ** 0.5
+
+    def allow(self, residual: Tensor, known: Tensor, noise: Tensor) -> bool:
+        """Tell whether residuals may be noise of both sides.
+
+        Args:
+            residual: Squared, shape ``(n, dim_x)``.
+            known: Variance that such noise has, about, shape ``(dim_x,)``.
+            noise: Variance by which x_obs would vary less than x_sim and residual together.
+        """
+        alike = _near_one((residual / known.clamp(min=1e-12)).mean(dim=1))
+        return alike and bool(self.excess.mean() <= CLEAR * self.error - noise.mean())
+
+
+def _unshared(moments: _Moments, residual: Tensor, known: Tensor | None) -> Tensor:
     """Return the share of noise in the variance of the residual, shape ``(dim_x,)``."""
-    none = torch.zeros_like(observed[0])
-    total = residual.mean(dim=0)
-    if total.mean() < 1e-8:
+    none = torch.zeros_like(residual[0])
+    if residual.mean() < 1e-8:
         return none
-    root = len(observed) ** 0.5
-    departure = (observed.square() - simulated.square()).mean(dim=1)
-    excess = departure - residual.mean(dim=1)
-    error = excess.std() / root
-    is_gain = departure.mean() < -CLEAR * departure.std() / root
+    departure, excess, error = *moments, moments.error
+    is_gain = departure.mean() < -CLEAR * departure.std() / len(departure) ** 0.5
     if excess.mean() < -CLEAR * error and not is_gain:
         departing = (departure.mean() / residual.mean()).clamp(0.0, 1.0)
         return none + (1 - departing)
-    if known is None or _repeats(observed - simulated):
+    if known is None:
         return none
-    alike = _near_one((residual / known.clamp(min=1e-12)).mean(dim=1))
-    impossible = excess.mean() > -known.mean() + CLEAR * error
-    return torch.ones_like(none) if alike and not impossible else none
+    return torch.ones_like(none) if moments.allow(residual, known, known) else none
 
 
 def _is_told(observed: Tensor, simulated: Tensor) -> bool:
@@ -201,10 +232,24 @@ def _is_foreseen(x_obs: Tensor, x_sim: Tensor, codes: Tensor, noise: Tensor) -> 
     return bool((torch.cat(left).square() / unit).mean() < FORESEEN * (noise / unit).mean())
 
 
-def _repeats(residual: Tensor) -> bool:
-    """Tell whether a tenth of all residuals occur twice, as noise does not."""
+def _repeats(residual: Tensor, x: Tensor) -> bool:
+    """Tell whether a tenth of all residuals occur twice, as noise does not.
+
+    Unless x are counts, or on another grid: the noise of few columns repeats there.
+    """
     apart = torch.cdist(residual, residual).fill_diagonal_(torch.inf)
-    return bool((apart.amin(dim=1) < 1e-4 * residual.std()).double().mean() > 0.1)
+    if (apart.amin(dim=1) < 1e-4 * residual.std()).double().mean() <= OFTEN:
+        return False
+    on_grid = (_ties(x) * len(x) > OFTEN).all()
+    return not on_grid or bool(_ties(residual).prod() * len(x) < OFTEN)
+
+
+def _ties(x: Tensor) -> Tensor:
+    """Return how probably two rows have the same value in a column, ``(dim_x,)``."""
+    grid = (x / (1e-4 * column_scale(x))).round()
+    counts = [column.unique(return_counts=True)[1].double() for column in grid.T]
+    pairs = len(x) * (len(x) - 1)
+    return torch.stack([(one * (one - 1)).sum() / pairs for one in counts])
 
 
 def _near_one(ratio: Tensor) -> bool:

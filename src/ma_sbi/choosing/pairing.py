@@ -55,6 +55,7 @@ class Pairing:
             is clearly another one.
         units: Columns whose spreads differ by more than reality explains.
         factor: By more than this factor.
+        constant: Whether x_sim is the same in every row.
     """
 
     p_value: float
@@ -64,6 +65,7 @@ class Pairing:
     order: tuple[int, ...] | None = None
     units: tuple[int, ...] = ()
     factor: float = UNITS
+    constant: bool = False
 
     @property
     def are_pairs(self) -> bool:
@@ -169,6 +171,7 @@ def examine_pairs(
         _other_order(observed, simulated),
         units,
         factor,
+        bool((x_sim == x_sim[0]).all()),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class Unseen:
         new: Rows whose context was not seen word for word, shape ``(n,)``. Numbers on a
             scale do not count.
         far: Those of them that are far from every context that was seen.
+        refused: Those of these that the encoder does not read.
         opposed: Those of them that may say the opposite of the nearest that was seen.
         outside: Rows with a number outside the calibrated range, shape ``(n,)``.
         examples: A context of each kind that occurs, in words.
@@ -53,6 +54,7 @@ class Unseen:
 
     new: np.ndarray
     far: np.ndarray
+    refused: np.ndarray
     opposed: np.ndarray
     outside: np.ndarray
     examples: dict[str, str]
@@ -63,13 +65,11 @@ class Unseen:
         examples: dict[str, str] = {}
         for part in reversed(parts):  # the first that has one decides
             examples |= part.examples
-        return cls(
-            np.concatenate([part.new for part in parts]),
-            np.concatenate([part.far for part in parts]),
-            np.concatenate([part.opposed for part in parts]),
-            np.concatenate([part.outside for part in parts]),
-            examples,
-        )
+        by_row = [one.name for one in fields(cls) if one.name != "examples"]
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in by_row
+        }
+        return cls(**joined, examples=examples)
 
     def __str__(self) -> str:
         """Count the rows of each kind."""
@@ -154,7 +154,7 @@ class SeenContexts:
         words = _words(uniques, self.names)
         new = np.array([one not in self.different for one in words], dtype=bool)
         new &= ~self._missing(uniques, encoding)
-        far, opposed = np.zeros_like(new), np.zeros_like(new)
+        far, refused, opposed = (np.zeros_like(new) for _ in range(3))
         if new.any():
             rows = np.flatnonzero(new)
             examples["new"] = _show(words[rows[0]])
@@ -163,7 +163,8 @@ class SeenContexts:
             )
             apart, nearest = self._nearest(vectors)
             beyond = apart > self.limit if unlike is None else unlike(vectors)
-            far[rows] = (beyond.cpu() | ~apart.isfinite().cpu()).numpy()
+            refused[rows] = ~apart.isfinite().cpu().numpy()
+            far[rows] = beyond.cpu().numpy() | refused[rows]
             pairs = [
                 (words[row], self.words[place])
                 for row, place in zip(rows, nearest.tolist(), strict=True)
@@ -172,7 +173,25 @@ class SeenContexts:
             if opposed.any():
                 one, other = pairs[int(opposed[rows].argmax())]
                 examples["opposed"] = f"{_show(one)} for {_show(other)}"
-        return Unseen(new[codes], far[codes], opposed[codes], outside[codes], examples)
+        kinds = {"new": new, "far": far, "refused": refused, "opposed": opposed}
+        by_row = {name: which[codes] for name, which in kinds.items()}
+        return Unseen(**by_row, outside=outside[codes], examples=examples)
+
+    def forget(self, entries: Entries, rows: np.ndarray) -> Entries:
+        """Make the contexts of some rows missing; numbers on a scale stay.
+
+        Args:
+            entries: One context per row.
+            rows: Which rows, shape ``(n,)``.
+        """
+        if not rows.any() or self.stand_in:
+            return entries
+        if isinstance(entries, pd.Series):
+            return entries.astype(object).mask(rows, None)
+        kept = entries.copy()
+        for place in self.names:
+            kept.isetitem(place, entries.iloc[:, place].astype(object).mask(rows, None))
+        return kept
 
     def _outside(self, uniques: Entries, examples: dict[str, str]) -> np.ndarray:
         numbers = _numbers(uniques, self.scales)

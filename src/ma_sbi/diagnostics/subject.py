@@ -211,7 +211,7 @@ class Subject:
         """The posterior, with its quick sampler where it has one."""
         quick = getattr(self.posterior, "quick", None)
         posterior = self.posterior if quick is None else quick()
-        if posterior is not self.posterior:
+        if repr(posterior) != repr(self.posterior):
             self.notes.append(
                 f"The posterior was sampled with a quicker sampler: {posterior!r}."
             )

@@ -174,7 +174,9 @@ def _summary(judged: Sequence[Judged]) -> Iterator[Line]:
             yield _share(BY_SCORE, those, judged, note)
 
 
-def _share(words: str, those: Sequence[Judged], judged: Sequence[Judged], note: str) -> Line:
+def _share(
+    words: str, those: Sequence[Judged], judged: Sequence[Judged], note: str
+) -> Line:
     """Make the line of some of the worlds."""
     interval = stats.binomtest(len(those), len(judged)).proportion_ci(method="wilson")
     labels: dict[str, str | int | float] = {
