@@ -15,6 +15,7 @@ from ma_sbi import (
     from_callable,
 )
 from ma_sbi.checking.inputs import MOST_CONTEXTS, prepare
+from ma_sbi.choosing.outliers import find_outliers
 from ma_sbi.correctors import BaseCorrector, ComposedCorrector, Shift
 from ma_sbi.correctors.discovery import discover
 from ma_sbi.correctors.inference import Mixture
@@ -204,3 +205,16 @@ def test_a_check_reads_ordinary_tables_whole(kind, num_contexts):
 
 def _prepared(x, context, encoder):
     return prepare(x, context, encoder=encoder, seed=0)
+
+
+def test_departures_that_are_far_are_compared_in_blocks():
+    num = 4000
+    x_sim = x_of(num).double()
+    x_obs = x_sim.clone()
+    x_obs[: num // 4, 0] += 1e4 * torch.arange(1, num // 4 + 1)
+    with watch_tensors() as watch, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ma_sbi.choosing.outliers.DISTANCES_AT_ONCE", 50_000)
+        found = find_outliers(x_obs, x_sim)
+    assert watch.largest <= 50_000
+    assert torch.equal(found, find_outliers(x_obs, x_sim))
+    assert found.any()
