@@ -211,10 +211,10 @@ def test_departures_that_are_far_are_compared_in_blocks():
     num = 4000
     x_sim = x_of(num).double()
     x_obs = x_sim.clone()
-    x_obs[: num // 4, 0] += 1e4 * torch.arange(1, num // 4 + 1)
+    x_obs[:200, 0] += 1e4 * torch.arange(1, 201)
     with watch_tensors() as watch, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ma_sbi.choosing.outliers.DISTANCES_AT_ONCE", 50_000)
+        patch.setattr("ma_sbi.choosing.outliers.DISTANCES_AT_ONCE", 1000)
         found = find_outliers(x_obs, x_sim)
-    assert watch.largest <= 50_000
+    assert watch.largest < 200**2
+    assert torch.equal(found, torch.arange(num) < 200)
     assert torch.equal(found, find_outliers(x_obs, x_sim))
-    assert found.any()
