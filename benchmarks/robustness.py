@@ -51,6 +51,7 @@ def threads():
 
     from tests.test_threads import NUM_THREADS, SAMPLERS, in_threads
 
+    warnings.simplefilter("ignore")
     sys.setswitchinterval(1e-6)
     for name, draw in SAMPLERS.items():
         start = time.process_time()
@@ -249,6 +250,8 @@ LOADS = {
     ),
 }
 
+# Kills, crafted model files, hostile tables and damaged stores join here, each as a
+# function that yields a Row for every case of its registry.
 PARTS = {"threads": threads, "load": load}
 HEADS = {
     "threads": ("sampler", "draws from eight threads", "equal to those of one thread"),

@@ -16,9 +16,11 @@ from ma_sbi import (
 )
 from ma_sbi.checking.inputs import MOST_CONTEXTS, prepare
 from ma_sbi.choosing.outliers import find_outliers
+from ma_sbi.choosing.targets import SimulatedData
 from ma_sbi.correctors import BaseCorrector, ComposedCorrector, Shift
 from ma_sbi.correctors.discovery import discover
 from ma_sbi.correctors.inference import Mixture
+from ma_sbi.correctors.likelihood import BoundedDensity
 from ma_sbi.correctors.regimes import Regimes
 from ma_sbi.correctors.unseen import UnseenContext
 from ma_sbi.mixture import ROWS_AT_ONCE, log_prob_mixture, sample_mixture
@@ -218,3 +220,28 @@ def test_departures_that_are_far_are_compared_in_blocks():
     assert watch.largest < 200**2
     assert torch.equal(found, torch.arange(num) < 200)
     assert torch.equal(found, find_outliers(x_obs, x_sim))
+
+
+def test_candidates_are_scored_in_blocks_as_all_at_once(monkeypatch):
+    target = SimulatedData(x_of(30).double(), torch.full((2,), 0.1).double())
+    rows, candidates = torch.arange(20), torch.randn(50, 20, 2, generator=generator())
+    whole = target.score(rows, candidates.double())
+    monkeypatch.setattr("ma_sbi.choosing.targets.ENTRIES_AT_ONCE", 7 * 20 * 2)
+    with watch_tensors() as watch:
+        assert torch.equal(target.score(rows, candidates.double()), whole)
+    assert watch.largest <= max(whole.numel(), candidates.numel())
+
+
+def test_a_density_is_asked_for_so_many_points_at_once(monkeypatch):
+    sizes = []
+
+    def density(x):
+        sizes.append(len(x))
+        return -x.square().sum(dim=1)
+
+    bounded = BoundedDensity.around(density, x_of(100))
+    whole = bounded.log_prob(x_of(95))
+    sizes.clear()
+    monkeypatch.setattr("ma_sbi.correctors.likelihood.MAX_ROWS", 40)
+    assert torch.equal(bounded.log_prob(x_of(95)), whole)
+    assert sizes == [40, 40, 15]
