@@ -12,6 +12,8 @@ ORDER = (
     "display",
     "doubles",
     "validation",
+    "one_at_a_time",
+    "telling",
     "randomness",
     "scaling",
     "protocols",

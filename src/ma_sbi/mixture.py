@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
@@ -18,11 +17,78 @@ from ma_sbi.protocols import (
     has_density,
 )
 from ma_sbi.randomness import derive, generator
+from ma_sbi.telling import told_together, untold
 
-__all__ = ["log_prob_mixture", "sample_mixture"]
+__all__ = [
+    "log_prob_corrected",
+    "log_prob_mixture",
+    "sample_corrected",
+    "sample_mixture",
+]
+
+# Observations that are corrected at once, and their entries: a corrector may have a
+# thousand candidates for each.
+ROWS_AT_ONCE = 2_000
+ENTRIES_AT_ONCE = 2**18
 
 # Share of candidates outside the training range that is worth a warning.
 LEAST_OUTSIDE = 0.05
+
+
+def sample_corrected(
+    posterior: AmortizedPosterior,
+    num_samples: int,
+    shape: Sequence[int],
+    correct: Callable[[slice], Corrections],
+    *,
+    seed: int | None = None,
+) -> Tensor:
+    """Draw as :func:`sample_mixture` does, and correct few observations at a time.
+
+    Args:
+        posterior: The trained posterior.
+        num_samples: Draws per observation.
+        shape: Of the observations, ``(batch, dim_x)``.
+        correct: Gives the candidates of some observations.
+        seed: Makes the draws repeatable.
+    """
+    with told_together():
+        parts = [
+            sample_mixture(
+                posterior,
+                num_samples,
+                correct(rows),
+                seed=seed if rows.start == 0 else derive(seed, f"row {rows.start}"),
+            )
+            for rows in _few_rows(*shape)
+        ]
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def log_prob_corrected(
+    posterior: AmortizedPosterior,
+    theta: Tensor,
+    shape: Sequence[int],
+    correct: Callable[[slice], Corrections],
+) -> Tensor:
+    """Evaluate as :func:`log_prob_mixture` does, correcting few observations at a time."""
+    theta, blocks = torch.as_tensor(theta), _few_rows(*shape)
+    if len(blocks) > 1 and theta.shape[1] not in (1, shape[0]):
+        raise ValueError(
+            f"theta must have a batch of {shape[0]}, as x has, got {theta.shape[1]}"
+        )
+    each = theta.shape[1] > 1
+    with told_together():
+        parts = [
+            log_prob_mixture(posterior, theta[:, rows] if each else theta, correct(rows))
+            for rows in blocks
+        ]
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def _few_rows(num_rows: int, dim_x: int) -> list[slice]:
+    size = max(1, min(ROWS_AT_ONCE, ENTRIES_AT_ONCE // dim_x))
+    return [slice(start, start + size) for start in range(0, num_rows, size)]
 
 
 def sample_mixture(
@@ -134,9 +200,8 @@ def _told_by_row(
         return
     outside = within.outside(candidates.x.flatten(0, 1)).reshape(candidates.x.shape[:2])
     weight = (candidates.log_weight.exp() * outside.to(candidates.log_weight)).sum(dim=0)
-    within.warn_of(weight > LEAST_OUTSIDE, stacklevel=6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", within.category)
+    within.warn_of(weight > LEAST_OUTSIDE)
+    with untold():
         yield
 
 

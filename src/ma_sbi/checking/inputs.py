@@ -20,15 +20,16 @@ from ma_sbi.diagnostics.wordings import MISSING, Wordings
 from ma_sbi.display.text import shorten
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
 from ma_sbi.protocols import Context, Encoder
-from ma_sbi.reading import ContextReading, read_context
+from ma_sbi.reading import ContextReading, Kind, read_context
 from ma_sbi.validation import as_matrix, as_pairs, as_pools, check_precision, same_labels
 
 __all__ = ["KnownTexts", "prepare"]
 
 FEWEST_ROWS = 20
-# More rows change no verdict, and texts that do not repeat are slow to encode.
+# More rows change no verdict. Different contexts are slow: texts are encoded, and what is
+# not on a scale has departures of its own.
 MOST_ROWS = 20_000
-MOST_TEXTS = 1_000
+MOST_CONTEXTS: dict[Kind, int] = {"text": 1_000, "regimes": 1_000, "numbers": 2_000}
 # More wordings than these may say the same in other words.
 MOST_LABELS = 6
 
@@ -178,21 +179,27 @@ def _check_width(subject: Subject) -> None:
 
 
 def _limit(subject: Subject, reading: ContextReading) -> Subject:
-    """Choose rows at random where there are more than a verdict needs."""
+    """Choose contexts and rows at random where there are more than a verdict needs.
+
+    All rows of a context that is chosen are kept, up to the largest number of rows.
+    """
     n = len(subject.x_obs)
-    table = pd.DataFrame(reading.entries)
-    texts = [
-        len(distinct(table.iloc[:, place])[0])
-        for place, kind in enumerate(reading.kinds)
-        if kind == "text"
-    ]
-    most = MOST_TEXTS if max(texts, default=0) > MOST_TEXTS else MOST_ROWS
-    if n <= most:
+    order = subject.shuffle("the check")
+    table = pd.DataFrame(reading.entries).iloc[order]
+    kept = np.ones(n, dtype=bool)
+    for place, kind in enumerate(reading.kinds):
+        # Contexts are numbered as they are met.
+        kept &= distinct(table.iloc[:, place])[1] < MOST_CONTEXTS[kind]
+    rows = np.sort(order[kept][:MOST_ROWS])
+    if len(rows) == n:
         return subject
+    limited = subject.take(rows)
+    every, some = (len(distinct(one.entries)[0]) for one in (subject, limited))
     subject.notes.append(
-        f"Of {n} rows, {most} were chosen at random: enough for a verdict."
+        f"Of {n} rows with {every} different contexts, {len(rows)} rows with {some} were "
+        "chosen at random: enough for a verdict."
     )
-    return subject.take(subject.choose(most, "the check"))
+    return limited
 
 
 def _choose_encoder(subject: Subject) -> Subject:

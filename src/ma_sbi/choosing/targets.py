@@ -33,6 +33,8 @@ UNEXPLAINED = 0.01
 LEAST_SCORE = -1e6
 # Widths of the density of x_sim around a candidate, in standard deviations of x_sim.
 WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+# Entries of candidates that are compared with x_sim at once, to bound memory.
+ENTRIES_AT_ONCE = 2**22
 
 
 class Target(ABC):
@@ -115,8 +117,13 @@ class SimulatedData(Target):
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
         """Evaluate x_sim around each candidate."""
-        away = self.x_sim[rows] - candidates
-        return torch.stack([_log_normal(away, one) for one in self.variance]).cpu()
+        x_sim = self.x_sim[rows]
+        blocks = candidates.split(max(1, ENTRIES_AT_ONCE // max(1, x_sim.numel())))
+        parts = [
+            torch.stack([_log_normal(x_sim - some, one) for one in self.variance]).cpu()
+            for some in blocks
+        ]
+        return torch.cat(parts, dim=1)
 
     def floor(self, rows: Tensor) -> Tensor:
         """Evaluate x_sim around the mean of all, at twice their spread."""

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ma_sbi.display.html import text
+from ma_sbi.one_at_a_time import local_filters
 
 __all__ = [
     "AFTER",
@@ -57,7 +58,7 @@ def page_style(*, math: bool = False) -> Iterator[None]:
     Args:
         math: Whether a dollar sign starts a formula; not where texts come from a user.
     """
-    with mpl.rc_context(STYLE | {"text.parse_math": math}), warnings.catch_warnings():
+    with mpl.rc_context(STYLE | {"text.parse_math": math}), local_filters():
         # Warnings of missing glyphs do not apply: the page's own fonts draw the text.
         warnings.simplefilter("ignore")
         yield

@@ -20,7 +20,8 @@ __all__ = ["Amortized"]
 class Amortized(ABC):
     """An amortized posterior that checks its input and takes a seed.
 
-    Subclasses implement ``_draw`` and, if they have a density, ``log_prob``.
+    Subclasses implement ``_draw`` and, if they have a density, ``log_prob``. One that can
+    draw from a generator of its own also overrides ``_draw_passes``.
 
     Attributes:
         prior: Prior over theta, if known.
@@ -69,12 +70,17 @@ class Amortized(ABC):
         if self.training_range is not None:
             self.training_range.warn(x)
         per_pass = max(1, self.max_rows // len(x))
-        with torch.no_grad(), seeded(seed, x.device):
-            passes = [
-                self._draw(min(per_pass, num_samples - start), x)
-                for start in range(0, num_samples, per_pass)
-            ]
+        counts = [
+            min(per_pass, num_samples - start) for start in range(0, num_samples, per_pass)
+        ]
+        with torch.no_grad():
+            passes = self._draw_passes(counts, x, seed)
         return torch.cat(passes) if len(passes) > 1 else passes[0]
+
+    def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
+        """Draw as often as each pass counts, from torch's global generator."""
+        with seeded(seed, x.device):
+            return [self._draw(count, x) for count in counts]
 
     def quick(self) -> Amortized:
         """Return the same posterior with its quick sampler; itself if it has only one."""
@@ -83,7 +89,7 @@ class Amortized(ABC):
     def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
         if self.training_range is not None:
-            self.training_range.warn(x, stacklevel=4)
+            self.training_range.warn(x)
         theta = torch.as_tensor(theta, dtype=torch.float32, device=x.device)
         if theta.ndim != 3 or theta.shape[1] not in (1, len(x)):
             raise ValueError(

@@ -28,7 +28,7 @@ from ma_sbi.posteriors.unconstrained import (
     density_at,
     on_real_line,
 )
-from ma_sbi.randomness import seeded
+from ma_sbi.randomness import generator, seeded
 from ma_sbi.saving import read, write
 from ma_sbi.validation import as_count
 
@@ -273,13 +273,23 @@ class DiffusionPosterior(Amortized):
         other.steps = nearest.unique().flip(0).tolist()
         return other
 
-    def _draw(self, num_samples: int, x: Tensor) -> Tensor:
+    def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
+        """Draw from a generator of its own: threads need not wait for each other."""
+        rng = generator(seed, x.device)
+        return [self._draw(count, x, rng) for count in counts]
+
+    def _draw(
+        self, num_samples: int, x: Tensor, rng: torch.Generator | None = None
+    ) -> Tensor:
         """Run the reverse process for all draws of all observations at once."""
         condition = self.network.x_scale(x).repeat(num_samples, 1)
         dim_theta = len(self.network.theta_scale.mean)
-        noise = torch.randn(len(condition), dim_theta, device=x.device)
-        reverse = self._ancestral if self.sampler == "ancestral" else self._multistep
-        real_theta = self.network.theta_scale.invert(reverse(noise, condition))
+        noise = torch.randn(len(condition), dim_theta, device=x.device, generator=rng)
+        if self.sampler == "ancestral":
+            theta = self._ancestral(noise, condition, rng)
+        else:
+            theta = self._multistep(noise, condition)
+        real_theta = self.network.theta_scale.invert(theta)
         return self.to_real.inv(real_theta).unflatten(0, (num_samples, len(x)))
 
     def _clean(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
@@ -290,12 +300,19 @@ class DiffusionPosterior(Amortized):
         return (theta - (1 - left).sqrt() * noise) / left.sqrt()
 
     def _adjust(
-        self, theta: Tensor, step: int, following: int, condition: Tensor
+        self,
+        theta: Tensor,
+        step: int,
+        following: int,
+        condition: Tensor,
+        rng: torch.Generator | None,
     ) -> Tensor:
         """Change theta after a step, for guided samplers; nothing to do here."""
         return theta
 
-    def _ancestral(self, theta: Tensor, condition: Tensor) -> Tensor:
+    def _ancestral(
+        self, theta: Tensor, condition: Tensor, rng: torch.Generator | None
+    ) -> Tensor:
         """Sample step by step from the reverse transitions (Ho et al., Eq. 6 and 7)."""
         for step, following in pairwise(self.steps):
             left, left_next = self.signal[step], self.signal[following]
@@ -306,8 +323,8 @@ class DiffusionPosterior(Amortized):
                 + kept.sqrt() * (1 - left_next) * theta
             ) / (1 - left)
             variance = (1 - left_next) / (1 - left) * (1 - kept)
-            theta = mean + variance.sqrt() * torch.randn_like(theta)
-            theta = self._adjust(theta, step, following, condition)
+            theta = mean + variance.sqrt() * standard_normal(theta, rng)
+            theta = self._adjust(theta, step, following, condition, rng)
         return self._clean(theta, 0, condition)
 
     def _multistep(self, theta: Tensor, condition: Tensor) -> Tensor:
@@ -405,6 +422,11 @@ class DiffusionPosterior(Amortized):
 
     def __repr__(self) -> str:
         return f"DiffusionPosterior({self.sampler}, {len(self.steps)} steps)"
+
+
+def standard_normal(like: Tensor, rng: torch.Generator | None) -> Tensor:
+    """Draw what ``torch.randn_like`` draws, which takes no generator."""
+    return torch.empty_like(like).normal_(generator=rng)
 
 
 class _Denoiser(nn.Module):

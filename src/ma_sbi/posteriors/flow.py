@@ -17,6 +17,7 @@ from sbi.neural_nets import posterior_nn
 from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.priors import pack_prior, unpack_prior
 from ma_sbi.posteriors.training_range import TrainingRange
@@ -101,7 +102,7 @@ def fit_flow(
         trainer.append_simulations(simulations.real_theta, simulations.x)
         # sbi always prints when it has converged, and counts epochs in its own way.
         quiet = nullcontext() if show_progress else redirect_stdout(io.StringIO())
-        with quiet, warnings.catch_warnings():
+        with quiet, local_filters():
             warnings.filterwarnings("ignore", message="Maximum number of epochs")
             estimator = trainer.train(
                 training_batch_size=min(batch_size, len(simulations.x) // 2),

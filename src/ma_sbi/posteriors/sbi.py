@@ -12,6 +12,7 @@ from sbi.inference.posteriors.vector_field_posterior import VectorFieldPosterior
 from sbi.utils.sbiutils import Standardize
 from torch import Tensor
 
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.posteriors.training_range import MomentRange, TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated, Truncated
 
@@ -71,7 +72,7 @@ class SBIAdapter(Truncated):
         options: dict[str, Any] = {"show_progress_bars": False}
         if isinstance(self.posterior, VectorFieldPosterior):
             options["reject_outside_prior"] = False
-        with warnings.catch_warnings():
+        with local_filters():
             # Draws outside are rejected by this class, so sbi's warning is not needed.
             warnings.filterwarnings("ignore", message=".*outside.*prior")
             return self.posterior.sample_batched(

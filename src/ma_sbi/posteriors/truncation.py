@@ -20,6 +20,7 @@ from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.support import is_bounded, within_support
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import seeded
+from ma_sbi.telling import levels_to_caller
 
 __all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
 
@@ -85,7 +86,8 @@ class DenseTruncated(Truncated):
         """Estimate the log share of draws inside the support, shape ``(batch,)``."""
         # Optimisers evaluate many theta at one x: the last estimate is cached, by value.
         key = x.cpu().numpy().tobytes()
-        if self._last_acceptance is None or self._last_acceptance[0] != key:
+        last = self._last_acceptance  # one look: another thread may replace it
+        if last is None or last[0] != key:
             rows_per_pass = max(1, MAX_ROWS // self.leakage_samples)
             with torch.no_grad(), seeded(0, x.device):
                 share = [
@@ -95,8 +97,8 @@ class DenseTruncated(Truncated):
             accepted = torch.cat(share, dim=1).float().mean(dim=0)
             # As if at least one draw were inside: the log must stay finite.
             log_share = accepted.clamp(min=1 / self.leakage_samples).log()
-            self._last_acceptance = (key, log_share)
-        return self._last_acceptance[1]
+            last = self._last_acceptance = (key, log_share)
+        return last[1]
 
 
 def sample_truncated(
@@ -166,6 +168,6 @@ def sample_truncated(
         "resampled from draws of the prior by the posterior's density, with an effective "
         f"sample size as low as {effective}: such an x is far from the simulations",
         LeakyPosterior,
-        stacklevel=5,
+        stacklevel=levels_to_caller(),
     )
     return kept
