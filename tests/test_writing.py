@@ -2,6 +2,7 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 from safetensors.torch import save_file
@@ -114,3 +115,19 @@ def test_another_file_may_be_replaced(tmp_path):
     check_output(tmp_path / "page", [tmp_path / "rows", tmp_path / "none"], "page")
     with pytest.raises(ValueError, match="there is no folder .*none for the page"):
         check_output(tmp_path / "none" / "page", [], "page")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ValueError, match="the page cannot be written into the folder"):
+        check_output(tmp_path / "page", [], "page")
+
+
+def test_an_error_names_the_file_and_not_its_temporary_name(tmp_path, monkeypatch):
+    def refuse(file, **_):
+        raise PermissionError(13, "Permission denied", str(file))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(PermissionError) as caught:
+        write_text(tmp_path / "page", "text")
+    assert caught.value.filename == str((tmp_path / "page").resolve())

@@ -29,14 +29,19 @@ def written_whole(file: str | Path) -> Iterator[Path]:
     # one: the name of the file may be as long as the system allows.
     unfinished = file.with_name(f"{uuid.uuid4().hex}.unfinished")
     try:
-        # Some libraries write files that only their owner can read.
         unfinished.touch(exist_ok=False)
+    except OSError as error:
+        error.filename = str(file)  # the name that the user knows
+        raise
+    try:
+        # Some libraries write files that only their owner can read.
         mode = stat.S_IMODE((file if file.exists() else unfinished).stat().st_mode)
         yield unfinished
         # Else a power cut could leave a file that has its name but not its contents.
         with unfinished.open("rb+") as written:
             os.fsync(written.fileno())
-        unfinished.chmod(mode)
+        if stat.S_IMODE(unfinished.stat().st_mode) != mode:
+            unfinished.chmod(mode)
         unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -65,6 +70,8 @@ def check_output(output: str | Path, inputs: Iterable[str | Path], what: str) ->
     output = Path(output)
     if not output.absolute().parent.is_dir():
         raise ValueError(f"there is no folder {output.parent} for the {what}")
+    if not os.access(output.absolute().parent, os.W_OK):
+        raise ValueError(f"the {what} cannot be written into the folder {output.parent}")
     try:
         _check_plain(output)
     except OSError as error:

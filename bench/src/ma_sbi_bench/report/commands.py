@@ -225,8 +225,8 @@ def write_report(
                     num = asked.store.export(section.cells, file)
                     _say(f"{num} rows are in {file}.")
     except OSError as error:
-        said = f"ma-sbi report: cannot write {error.filename}: {error.strerror}"
-        _say(said, err=True)
+        reason = error.strerror or error
+        _say(f"ma-sbi report: cannot write {error.filename}: {reason}", err=True)
         return 2
     _say(report.conclusion)
     _say(f"{done.num_finished} of {done.num_cells} cells are finished.")
