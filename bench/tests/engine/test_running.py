@@ -18,6 +18,7 @@ from bench.tests.engine.tiny import (
     Sibling,
     Tiny,
     finish,
+    interrupt,
     log_of,
     own_pid,
 )
@@ -232,6 +233,16 @@ def test_a_process_that_is_killed_while_idle_is_replaced():
         assert call.result() != first
     finally:
         processes.stop()
+
+
+def test_ctrl_c_is_for_the_parent_alone():
+    processes = Processes(1)
+    try:
+        assert processes.start(interrupt, None).result() == "alive"
+    finally:
+        processes.stop()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert signal.SIGINT not in blocked
 
 
 @pytest.mark.fixed_seeds

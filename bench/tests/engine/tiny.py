@@ -116,6 +116,12 @@ def own_pid(_):
     return os.getpid()
 
 
+def interrupt(_):
+    """Do what Ctrl-C in a terminal does to this process; return whether it lives."""
+    os.kill(os.getpid(), signal.SIGINT)
+    return "alive"
+
+
 def log_of(out):
     """Return what ran, one entry for each time."""
     log = Path(out) / "log"
