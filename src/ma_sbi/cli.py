@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ma_sbi.checking import Check
     from ma_sbi.protocols import AmortizedPosterior
 
+# Characters of an error that are printed: what came from outside may be of any length.
+MOST_SAID = 2_000
+
 app = typer.Typer(
     help="Correct a trained posterior from what you know about your simulator's errors.",
     no_args_is_help=True,
@@ -185,7 +188,7 @@ def check(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
 ) -> None:
     """Say whether a correction by this context can be trusted, and why."""
-    from ma_sbi.display.text import printable
+    from ma_sbi.display.text import in_short
 
     try:
         if html is not None and not html.absolute().parent.is_dir():
@@ -204,8 +207,7 @@ def check(
         if html is not None:
             result.to_html(html)
     except (ValueError, OSError) as error:
-        said = printable(" ".join(str(error).split()))
-        typer.echo(f"ma-sbi check: {said}", err=True)
+        typer.echo(f"ma-sbi check: {in_short(error, MOST_SAID)}", err=True)
         raise typer.Exit(2) from None
     if json:
         typer.echo(dumps(result.to_dict(), indent=2, allow_nan=False))
@@ -226,12 +228,14 @@ class _Model(NamedTuple):
 
     def load(self) -> AmortizedPosterior:
         from ma_sbi import load_posterior
+        from ma_sbi.display.text import in_short
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             posterior = load_posterior(self.path, allow_pickle=self.allow_pickle)
         for one in caught:
-            typer.echo(f"ma-sbi check: warning: {one.message}", err=True)
+            said = in_short(one.message, MOST_SAID)
+            typer.echo(f"ma-sbi check: warning: {said}", err=True)
         return posterior
 
 

@@ -49,6 +49,7 @@ REFUSED = {
     },
     "harm": {"chosen": None, "gain": Score(-0.5, 0.02)},
     "less like simulations": {"mmd": Change(0.005, 0.517), "likeness": Change(0.3, 1e-9)},
+    "a posterior that gives NaN": {"no_answer": "The posterior gives no answer."},
     "covers less": {"coverage": Share(0.70, 0.30, 0.8, 0.02)},
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic, Skipped
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.diagnostics.subject import Subject
+from ma_sbi.display.text import in_short
 
 __all__ = ["run_all", "warnings_as_notes"]
 
@@ -33,8 +34,7 @@ def _attempt(diagnostic: Diagnostic, subject: Subject) -> Any:
         except CannotRun as why:
             return Skipped(str(why))
         except Exception as error:  # noqa: BLE001 (one failure must not lose the others)
-            message = " ".join(str(error).split()) or type(error).__name__
-            return Skipped(f"It failed: {message}", failed=True)
+            return Skipped(f"It failed: {in_short(error)}", failed=True)
 
 
 @contextmanager

@@ -83,6 +83,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
             "Nothing that is learned from such rows can be trusted: mend them, and check "
             "again.",
         ]
+    if facts.no_answer:
+        return "do not use", [facts.no_answer]
     if facts.leak == "found" and not _is_harmless(facts):
         return "do not use", [
             facts.leak_detail,
@@ -340,7 +342,7 @@ def _advice(facts: Facts, verdict: Verdict) -> Advice:
         if facts.own is not None and facts.chosen == "by context":
             use = "your own corrector"
             sample = [line.replace("answer.corrector", "corrector") for line in sample]
-    elif facts.problems:
+    elif facts.problems or facts.no_answer:
         use = "nothing yet"
     return Advice(use, "\n".join(sample), _not_checked(facts), _collect(facts, verdict))
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import seeded
@@ -62,7 +63,8 @@ class Amortized(ABC):
             seed: Makes the draws repeatable; torch's global generator if None.
 
         Returns:
-            Draws of shape ``(num_samples, batch, dim_theta)``.
+            Draws of shape ``(num_samples, batch, dim_theta)``. Where it could not draw,
+            they are NaN, and a warning says so (:class:`~ma_sbi.nan.NotANumber`).
         """
         num_samples = as_count(num_samples, "num_samples")
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
@@ -74,11 +76,18 @@ class Amortized(ABC):
                 self._draw(min(per_pass, num_samples - start), x)
                 for start in range(0, num_samples, per_pass)
             ]
-        return torch.cat(passes) if len(passes) > 1 else passes[0]
+        draws = torch.cat(passes) if len(passes) > 1 else passes[0]
+        tell(not_drawn(draws), "draws")
+        return draws
 
     def quick(self) -> Amortized:
         """Return the same posterior with its quick sampler; itself if it has only one."""
         return self
+
+    def _told(self, log_prob: Tensor) -> Tensor:
+        """Return log densities ``(num_samples, batch)``; warn of those that are NaN."""
+        tell(no_density(log_prob), "log densities", stacklevel=4)
+        return log_prob
 
     def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)

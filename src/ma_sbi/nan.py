@@ -1,0 +1,94 @@
+"""NaN is not an answer: what a posterior could not compute is told, or refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "NotANumber",
+    "no_density",
+    "not_drawn",
+    "not_told",
+    "refuse",
+    "tell",
+]
+
+CAUSES = "its weights are damaged, or these are far from all that it was trained on"
+
+
+class NotANumber(UserWarning):
+    """A posterior gave NaN: it is damaged, or x is far from all it was trained on."""
+
+
+def not_drawn(draws: Tensor) -> Tensor:
+    """Tell which observations have draws that are not finite.
+
+    Args:
+        draws: Shape ``(num_samples, batch, dim_theta)``.
+
+    Returns:
+        Shape ``(batch,)``.
+
+    Example:
+        >>> not_drawn(torch.tensor([[[0.0], [torch.nan]], [[1.0], [2.0]]]))
+        tensor([False,  True])
+    """
+    return ~draws.detach().isfinite().all(dim=2).all(dim=0)
+
+
+def no_density(log_prob: Tensor) -> Tensor:
+    """Tell which observations have log densities that are NaN or plus infinity.
+
+    Minus infinity is a log density: that of what cannot be.
+
+    Args:
+        log_prob: Shape ``(num_samples, batch)``.
+
+    Returns:
+        Shape ``(batch,)``.
+    """
+    log_prob = log_prob.detach()
+    return (log_prob.isnan() | (log_prob == torch.inf)).any(dim=0)
+
+
+def tell(failed: Tensor, what: str, stacklevel: int = 3) -> None:
+    """Warn of observations at which a posterior gave no number.
+
+    Args:
+        failed: Which did, shape ``(batch,)``.
+        what: What it gave.
+        stacklevel: As that of ``warnings.warn``.
+    """
+    if failed.any():
+        warnings.warn(_sentence(failed, what), NotANumber, stacklevel=stacklevel)
+
+
+def refuse(failed: Tensor, what: str) -> None:
+    """Raise where :func:`tell` would warn.
+
+    Raises:
+        ValueError: If any of failed ``(batch,)`` is true.
+    """
+    if failed.any():
+        raise ValueError(_sentence(failed, what))
+
+
+@contextmanager
+def not_told() -> Iterator[None]:
+    """Keep quiet of NaN, for callers that see to it themselves."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotANumber)
+        yield
+
+
+def _sentence(failed: Tensor, what: str) -> str:
+    rows = failed.nonzero().flatten().tolist()
+    return (
+        f"{what} of the posterior are no numbers (NaN or infinite) for {len(rows)} of "
+        f"{len(failed)} observations (first: row {rows[0]}): {CAUSES}"
+    )
