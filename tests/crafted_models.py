@@ -86,8 +86,8 @@ def valid_file(kind: str, path: Path) -> Path:
     return path
 
 
-def _model(kind: str, folder: Path) -> Model:
-    path = valid_file(kind, folder / f"valid {kind}")
+def open_model(path: Path, kind: str) -> Model:
+    """Read a valid file, to damage it."""
     saved = read(path, kind)
     header = json.loads(_metadata(path.read_bytes())["ma_sbi"])
     tensors = {
@@ -528,7 +528,7 @@ def make(name: str, folder: Path) -> Crafted:
     kind, _, what = name.partition(": ")
     path = folder / "crafted model"
     if what in MUTATIONS:
-        model = _model(kind, folder)
+        model = open_model(valid_file(kind, folder / f"valid {kind}"), kind)
         MUTATIONS[what][1](model)
         model.write(path)
     elif what in BYTES:

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from operator import attrgetter
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from ma_sbi import (
     check,
     fit_corrector,
     fit_ddpm,
+    fit_density,
     fit_flow,
     from_callable,
     from_sbi,
@@ -35,27 +37,22 @@ from tests.some_posteriors import (
 )
 
 
-def _damaged(network):
-    """Copy a network, with NaN in place of one of its weights."""
-    network = copy.deepcopy(network)
+def _damaged(whole, name=""):
+    """Copy something, with NaN in place of a weight of the network of this name."""
+    whole = copy.deepcopy(whole)
+    network = attrgetter(name)(whole) if name else whole
     with torch.no_grad():
         next(network.parameters()).view(-1)[0] = torch.nan
-    return network
-
-
-def _damaged_part(posterior, name):
-    posterior = copy.copy(posterior)
-    setattr(posterior, name, _damaged(getattr(posterior, name)))
-    return posterior
+    return whole
 
 
 DAMAGED = {
-    "flow maf": lambda: _damaged_part(flow_posterior(), "estimator"),
-    "flow nsf": lambda: _damaged_part(spline_posterior(), "estimator"),
-    "ddpm": lambda: _damaged_part(ddpm_posterior().deterministic(3), "network"),
-    "from_sbi": lambda: from_sbi(_damaged_part(sbi_npe(), "posterior_estimator")),
-    "from_zuko": lambda: from_zuko(_damaged(zuko_flow())),
-    "from_zuko with a prior": lambda: from_zuko(_damaged(zuko_flow()), prior=PRIOR),
+    "flow maf": lambda: _damaged(flow_posterior(), "estimator"),
+    "flow nsf": lambda: _damaged(spline_posterior(), "estimator"),
+    "ddpm": lambda: _damaged(ddpm_posterior().deterministic(3), "network"),
+    "from_sbi": lambda: _damaged(from_sbi(sbi_npe()), "posterior.posterior_estimator"),
+    "from_zuko": lambda: _damaged(from_zuko(zuko_flow()), "flow"),
+    "from_zuko with a prior": lambda: _damaged(from_zuko(zuko_flow(), prior=PRIOR), "flow"),
 }
 CORRECTOR = ShiftCorrector(CategoryEncoder())
 NOTES = ["high", "well"]
@@ -87,12 +84,18 @@ def test_a_corrected_posterior_tells_it_too(name):
         corrected.log_prob(torch.zeros(1, 2, 3), torch.zeros(2, 3), NOTES)
 
 
-def test_an_sbi_posterior_without_a_density_tells_its_draws():
-    posterior = copy.deepcopy(sbi_fmpe())
-    with torch.no_grad():
-        next(posterior.vector_field_estimator.parameters()).view(-1)[0] = torch.nan
-    with pytest.warns(NotANumber, match="draws"):
-        from_sbi(posterior).sample(2, torch.zeros(1, 3), seed=0)
+REFUSED = {
+    "npe": lambda: from_sbi(_damaged(sbi_npe(), "posterior_estimator")),
+    # Asked for draws, it would look for a step without NaN for ever.
+    "fmpe": lambda: from_sbi(_damaged(sbi_fmpe(), "vector_field_estimator")),
+    "zuko": lambda: from_zuko(_damaged(zuko_flow())),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_damaged_network_is_not_adapted(name):
+    with pytest.raises(ValueError, match="weights of this .* are not finite"):
+        REFUSED[name]()
 
 
 def test_a_function_that_gives_nan_is_told():
@@ -151,6 +154,16 @@ def test_candidates_left_out_of_a_density_are_told_if_they_weigh(shared):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         evaluate(0.01)
+
+
+def test_a_density_does_not_hide_that_its_flow_is_damaged():
+    x = simulations(100)[1]
+    density = fit_density(x, flow="maf", hidden=(8,), max_epochs=2, seed=0)
+    density.flows = _damaged(density.flows)
+    with pytest.warns(NotANumber, match="log densities of the flow are no numbers"):
+        density.log_prob(x[:5])
+    with pytest.warns(NotANumber, match="draws of the flow are no numbers"):
+        density.sample(5, seed=0)
 
 
 def test_what_cannot_be_is_a_density():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 __all__ = [
     "NotANumber",
@@ -15,6 +16,7 @@ __all__ = [
     "not_drawn",
     "not_told",
     "refuse",
+    "refuse_weights",
     "tell",
 ]
 
@@ -56,16 +58,17 @@ def no_density(log_prob: Tensor) -> Tensor:
     return (log_prob.isnan() | (log_prob == torch.inf)).any(dim=0)
 
 
-def tell(failed: Tensor, what: str, stacklevel: int = 3) -> None:
+def tell(failed: Tensor, what: str, of: str = "the posterior", stacklevel: int = 3) -> None:
     """Warn of observations at which a posterior gave no number.
 
     Args:
         failed: Which did, shape ``(batch,)``.
         what: What it gave.
+        of: What gave it.
         stacklevel: As that of ``warnings.warn``.
     """
     if failed.any():
-        warnings.warn(_sentence(failed, what), NotANumber, stacklevel=stacklevel)
+        warnings.warn(_sentence(failed, what, of), NotANumber, stacklevel=stacklevel)
 
 
 def refuse(failed: Tensor, what: str) -> None:
@@ -75,7 +78,23 @@ def refuse(failed: Tensor, what: str) -> None:
         ValueError: If any of failed ``(batch,)`` is true.
     """
     if failed.any():
-        raise ValueError(_sentence(failed, what))
+        raise ValueError(_sentence(failed, what, "the posterior"))
+
+
+def refuse_weights(network: Any, name: str) -> None:
+    """Refuse a network that is damaged before it is asked: some would never answer.
+
+    Args:
+        network: A module of torch; anything else is not looked at.
+        name: What it is called in the error.
+
+    Raises:
+        ValueError: If a weight is not finite.
+    """
+    if not isinstance(network, nn.Module):
+        return
+    if not all(weight.isfinite().all() for weight in network.parameters()):
+        raise ValueError(f"weights of {name} are not finite (NaN or infinite)")
 
 
 @contextmanager
@@ -86,9 +105,9 @@ def not_told() -> Iterator[None]:
         yield
 
 
-def _sentence(failed: Tensor, what: str) -> str:
+def _sentence(failed: Tensor, what: str, of: str) -> str:
     rows = failed.nonzero().flatten().tolist()
     return (
-        f"{what} of the posterior are no numbers (NaN or infinite) for {len(rows)} of "
+        f"{what} of {of} are no numbers (NaN or infinite) for {len(rows)} of "
         f"{len(failed)} observations (first: row {rows[0]}): {CAUSES}"
     )

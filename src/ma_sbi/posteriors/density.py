@@ -12,6 +12,7 @@ import torch
 import zuko
 from torch import Tensor, nn
 
+from ma_sbi.nan import not_drawn, tell
 from ma_sbi.posteriors.columns import Columns, cells
 from ma_sbi.posteriors.heavy_tailed import HeavyTailed
 from ma_sbi.posteriors.training import Training
@@ -279,6 +280,7 @@ class SimulationDensity:
                 rows = (which == number).nonzero().flatten()
                 for block in rows.split(_block_rows(self.dim_x)):
                     draws[block] = flow().sample((len(block),)).to(draws)
+        tell(not_drawn(draws[None]), "draws", of="the flow")
         x = self.columns.invert(self.heavy.bound(draws))
         return x.to(self.device, torch.float32)
 
@@ -299,7 +301,10 @@ class SimulationDensity:
         each = torch.stack([flow().log_prob(single) for flow in self.flows])
         flow = each.logsumexp(dim=0) - math.log(len(each))
         distance = self.heavy.distance(standardised)
-        near = (distance < SLACK * self.heavy.radius) & flow.to(x).isfinite()
+        near = distance < SLACK * self.heavy.radius
+        # The broad density would hide that the flow is damaged.
+        tell(near & flow.to(x).isnan(), "log densities", of="the flow", stacklevel=4)
+        near = near & flow.to(x).isfinite()
         log_prob = torch.logaddexp(
             flow.to(x).masked_fill(~near, -torch.inf) + math.log1p(-HEAVY_SHARE),
             self.heavy.log_prob(distance) + math.log(HEAVY_SHARE),
