@@ -245,13 +245,13 @@ class _Model(NamedTuple):
 
     def load(self) -> AmortizedPosterior:
         from ma_sbi import load_posterior
-        from ma_sbi.display.text import printable
+        from ma_sbi.display.text import shorten
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             posterior = load_posterior(self.path, allow_pickle=self.allow_pickle)
         for one in caught:
-            said = printable(" ".join(str(one.message).split()))
+            said = shorten(one.message, LONGEST)
             typer.echo(f"ma-sbi check: warning: {said}", err=True)
         return posterior
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import seeded
@@ -63,7 +64,8 @@ class Amortized(ABC):
             seed: Makes the draws repeatable; torch's global generator if None.
 
         Returns:
-            Draws of shape ``(num_samples, batch, dim_theta)``.
+            Draws of shape ``(num_samples, batch, dim_theta)``. Where it could not draw,
+            they are NaN, and a warning says so (:class:`~ma_sbi.nan.NotANumber`).
         """
         num_samples = as_count(num_samples, "num_samples")
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
@@ -75,7 +77,9 @@ class Amortized(ABC):
         ]
         with torch.no_grad():
             passes = self._draw_passes(counts, x, seed)
-        return torch.cat(passes) if len(passes) > 1 else passes[0]
+        draws = torch.cat(passes) if len(passes) > 1 else passes[0]
+        tell(not_drawn(draws), "draws")
+        return draws
 
     def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
         """Draw as often as each pass counts, from torch's global generator."""
@@ -85,6 +89,11 @@ class Amortized(ABC):
     def quick(self) -> Amortized:
         """Return the same posterior with its quick sampler; itself if it has only one."""
         return self
+
+    def _told(self, log_prob: Tensor) -> Tensor:
+        """Return log densities ``(num_samples, batch)``; warn of those that are NaN."""
+        tell(no_density(log_prob), "log densities")
+        return log_prob
 
     def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ma_sbi.saved import Saved
 from ma_sbi.telling import levels_to_caller, tell
 from ma_sbi.validation import as_matrix, double_device
 
@@ -51,6 +52,13 @@ class TrainingRange:
         whitener = vectors / values.sqrt()
         radius = slack * (centred @ whitener).norm(dim=1).max()
         return cls(center.float(), whitener.float(), radius.float())
+
+    @classmethod
+    def stored(cls, saved: Saved, dim_x: int) -> TrainingRange:
+        """Read a range that was saved with a posterior."""
+        center = saved.tensor("training_range", "center", (dim_x,))
+        whitener = saved.tensor("training_range", "whitener", (dim_x, dim_x))
+        return cls(center, whitener, saved.tensor("training_range", "radius", ()))
 
     def outside(self, x: Tensor) -> Tensor:
         """Tell which rows of x ``(batch, dim_x)`` lie far outside."""

@@ -136,8 +136,11 @@ def kinds() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
         return fit_maf(prior, theta, x, embedding_net=net, **options)
 
     def load_embedded(path: Path, prior: Distribution) -> Any:
-        settings, _ = read(path, "flow")
-        net = _embedding_net(settings["dim_x"], settings["dim_theta"])
+        saved = read(path, "flow")
+        dim_x, dim_theta = saved.count("dim_x"), saved.count("dim_theta")
+        saved.tensor("training_range", "center", (dim_x,))
+        saved.require_weights(["estimator"], layers=1, weights=64 * (dim_x + dim_theta))
+        net = _embedding_net(dim_x, dim_theta)
         return load_flow(path, prior, embedding_net=net)
 
     def fit_nnpe(
