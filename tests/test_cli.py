@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from ma_sbi import __version__, from_callable, from_sbi
 from ma_sbi.cli import BENCH_COMMANDS, app, join_commands
+from tests.hostile_tables import ESCAPE
 from tests.some_posteriors import ddpm_posterior, sbi_npe
 
 runner = CliRunner()
@@ -213,6 +214,61 @@ def test_check_refuses_in_a_sentence(name, tmp_path, monkeypatch):
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert result.stdout == ""
+
+
+def _written(path, context, names, n=60):
+    """Write a csv of rows with these context cells, which repeat, under these names."""
+    rng = np.random.default_rng(0)
+    x_sim = rng.normal(size=n)
+    cells = [context[i % len(context)] for i in range(n)]
+    rows = [
+        f"{x_sim[i] + len(cells[i]) % 2:.6f},{x_sim[i]:.6f},{cells[i]},{i % 3}"
+        for i in range(n)
+    ]
+    path.write_text("\n".join([f"x_obs,x_sim,{','.join(names)}", *rows]), "utf-8")
+    return path
+
+
+def test_what_a_table_holds_is_neither_obeyed_by_the_terminal_nor_printed_at_length(
+    tmp_path,
+):
+    names = [f"context_{ESCAPE}", f"context_{'n' * 100_000}"]
+    file = _written(tmp_path / "rows.csv", [f"{ESCAPE}a", f"{ESCAPE}bb"], names)
+    result = runner.invoke(app, ["check", str(file)])
+    assert result.exit_code == 0, result.output
+    said = result.stdout + result.stderr
+    assert said.replace("\n", "").isprintable()
+    assert len(said) < 10_000
+
+
+def test_padded_codes_are_as_many_regimes_as_the_file_has(tmp_path):
+    file = _written(tmp_path / "rows.csv", ["007", "7", "70"], ["context", "hour"])
+    told = json.loads(runner.invoke(app, ["check", str(file), "--json"]).stdout)
+    assert told["num_contexts"] == 3
+    (note,) = [one for one in told["notes"] if "labels" in one]
+    assert note == (
+        "context is read as labels, not as numbers: '007' is not how a number is written; "
+        "--number context reads numbers."
+    )
+    options = ["--number", "context", "--json"]
+    told = json.loads(runner.invoke(app, ["check", str(file), *options]).stdout)
+    assert told["num_contexts"] == 2
+    assert "number=['context']" in told["advice"]["code"]
+
+
+@pytest.mark.parametrize("read", ["rows.npz", "model"])
+def test_the_page_never_replaces_what_is_read(read, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _observations("rows.npz")
+    ddpm_posterior().save("model")
+    before = (tmp_path / read).read_bytes()
+    (tmp_path / "page").symlink_to(read)
+    options = ["rows.npz", "--posterior", "model", "--html", "page"]
+    result = runner.invoke(app, ["check", *options])
+    assert result.exit_code == 2
+    said = f"the page would replace {read}, which is read: name another file"
+    assert result.stderr == f"ma-sbi check: {said}\n"
+    assert (tmp_path / read).read_bytes() == before
 
 
 @dataclass

@@ -8,14 +8,20 @@ from tests.imports import imports_of, rooms_of, wrong_imports
 PACKAGE = Path(ma_sbi.__file__).parent
 # A room may import the rooms before it, so that there is no cycle.
 ORDER = (
+    "one_at_a_time",
+    "writing",
+    "display",
+    "doubles",
     "validation",
+    "telling",
     "randomness",
     "scaling",
+    "nan",
     "protocols",
     "simulation",
     "networks",
+    "saved",
     "saving",
-    "display",
     "context",
     "encoders",
     "reading",

@@ -30,9 +30,20 @@ from ma_sbi.cli import app
 for command in ("demo", "check", "reproduce"):
     assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
 """
+REFUSED = """
+import pathlib, tempfile
+from typer.testing import CliRunner
+from ma_sbi.cli import app
+with tempfile.TemporaryDirectory() as folder:
+    for content in ("", "x_obs,context\\n", "x_obs,context\\nhigh,a\\n"):
+        path = pathlib.Path(folder) / "rows.csv"
+        path.write_text(content)
+        assert CliRunner().invoke(app, ["check", str(path)]).exit_code == 2
+"""
 CODE = {
     "import": ("import ma_sbi", {"torch", "sbi", "matplotlib", "sklearn"}),
     "help": (HELP, {"torch", "sbi", "matplotlib", "sklearn"}),
+    "a bad file": (REFUSED, {"torch", "sbi", "matplotlib", "sklearn"}),
     "ShiftCorrector": (SHIFT, {"sbi", "zuko", "matplotlib"}),
     "CorrectedPosterior": (SHIFT + CORRECTED, {"sbi", "zuko", "matplotlib"}),
     "metrics": (

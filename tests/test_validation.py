@@ -57,7 +57,10 @@ def test_no_seed_draws_from_the_global_generator():
         first = torch.rand(2)
     torch.manual_seed(5)
     assert torch.equal(torch.rand(2), first)
-    assert generator(None) is None
+    torch.manual_seed(5)
+    own = torch.rand(2, generator=generator(None))
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(2, generator=generator(None)), own)
 
 
 def test_the_range_knows_correlated_directions():

@@ -1,7 +1,10 @@
 """Tests for the commands that the bench adds to the command line."""
 
 import json
+import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +15,7 @@ from typer.testing import CliRunner
 from bench.tests.report.fake import PRESENTATIONS as FAKE_PRESENTATIONS
 from bench.tests.report.fake import Breaking, Fake, Lacking, Second
 from ma_sbi.cli import app
-from ma_sbi_bench.engine import running, workers
+from ma_sbi_bench.engine import records, running, store, workers
 from ma_sbi_bench.methods import METHODS
 from ma_sbi_bench.report import commands
 from ma_sbi_bench.report.progress import ProgressDisplay
@@ -170,6 +173,107 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(experiments, monkey
     assert len(seen) == 3 + 21 - kept
 
 
+def _cut_a_cell():
+    """Cut the file of a finished cell; return it."""
+    file = min(Path("ma-sbi-reproduction/cells").glob("*.json"))
+    file.write_bytes(file.read_bytes()[:100])
+    return file
+
+
+def test_a_damaged_cell_is_named_and_not_counted(experiments):
+    _reproduce("fake")
+    file = _cut_a_cell()
+    listed = runner.invoke(app, ["reproduce", "fake", "--list", "--json"])
+    assert json.loads(listed.stdout)[0]["finished"] == 20
+    report = runner.invoke(app, ["report", "fake"])
+    assert report.exit_code == 0
+    assert "20 of 21 cells are finished" in report.stdout
+    for result in (listed, report):
+        assert result.stderr.count(f"{file} is damaged and does not count: it is cut") == 1
+
+
+def test_a_damaged_cell_is_set_aside_said_once_and_done_again(experiments):
+    first = _reproduce("fake")
+    file = _cut_a_cell()
+    result = _reproduce("fake")
+    assert result.exit_code == 0, result.output
+    kept = file.parent / "damaged" / file.name
+    assert kept.stat().st_size == 100
+    assert f"Damaged, set aside as {kept.absolute()} and done again" in result.stderr
+    assert "1 of 1 done" in result.stderr
+    assert result.stdout == first.stdout
+    assert "amaged" not in _reproduce("fake").stderr
+
+
+@pytest.mark.parametrize("command", ["reproduce", "report"])
+def test_a_damaged_committed_row_is_refused_with_file_and_line(experiments, command):
+    _reproduce("fake")
+    runner.invoke(app, ["report", "fake", "--csv", "bench/results"])
+    file = Path("bench/results/fake.csv")
+    file.write_text(file.read_text("utf-8").replace(",0.9 0.9,", ",0.9 0.8,", 1), "utf-8")
+    result = runner.invoke(app, [command, "fake", "--out", "fresh"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"ma-sbi {command}: bench/results/fake.csv, line 2: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_folder_that_vanishes_is_a_failure_in_a_sentence(experiments, monkeypatch):
+    update = ProgressDisplay.update
+
+    def vanish(display, done):
+        update(display, done)
+        shutil.rmtree("ma-sbi-reproduction", ignore_errors=True)
+
+    monkeypatch.setattr(ProgressDisplay, "update", vanish)
+    result = _reproduce("fake")
+    assert result.exit_code == 1
+    last = result.stderr.splitlines()[-1]
+    assert re.match(r"ma-sbi reproduce: the folder \S+ma-sbi-reproduction is gone", last)
+    assert "21 of 21" not in result.stderr
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(experiments):
+    _reproduce("fake", "--seeds", "2")
+    left = Path("ma-sbi-reproduction/cells/ab.0123.unfinished")
+    left.write_text("half")
+    _reproduce("fake", "--seeds", "2")
+    assert not left.exists()
+
+
+def test_no_escape_sequence_of_a_record_reaches_the_terminal_or_a_page(
+    experiments, monkeypatch
+):
+    monkeypatch.setattr(store, "versions", lambda: {"python": "3"})
+    monkeypatch.setattr(store, "commit", lambda: "abc")
+    _reproduce("fake")
+    # As if it had been written by somebody else, and not been looked at.
+    monkeypatch.setattr(records, "checked", lambda record, key: record)
+    for file in Path("ma-sbi-reproduction/cells").glob("*.json"):
+        file.write_text(file.read_text("utf-8").replace("abc", "\\u001b]0;owned\\u0007"))
+    shown = _reproduce("fake")
+    runner.invoke(app, ["report", "fake", "--html", "a.html", "--markdown", "a.md"])
+    pages = Path("a.html").read_text("utf-8") + Path("a.md").read_text("utf-8")
+    for text in (shown.stdout, shown.stderr, pages):
+        assert "\x1b" not in text
+        assert "\x07" not in text
+    assert "]0;owned" in shown.stdout
+
+
+def test_a_run_that_is_asked_to_end_says_how_to_go_on(experiments, monkeypatch):
+    update = ProgressDisplay.update
+
+    def ended(display, done):
+        update(display, done)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(ProgressDisplay, "update", ended)
+    result = _reproduce("fake")
+    assert result.exit_code == 130
+    assert "The same command goes on from there" in result.stderr
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_committed_rows_are_not_done_again_unless_asked(experiments):
     _reproduce("fake")
     result = runner.invoke(app, ["report", "fake", "--csv", "bench/results"])
@@ -244,7 +348,49 @@ def test_a_page_that_cannot_be_written_is_refused_in_a_sentence(experiments):
     assert runner.invoke(app, ["reproduce", "fake"]).exit_code == 0
     result = runner.invoke(app, ["report", "fake", "--html", "none/page.html"])
     assert result.exit_code == 2
-    assert "cannot write none/page" in result.stderr
+    assert result.stderr == "ma-sbi report: there is no folder none for the page\n"
+
+
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+def test_a_report_never_replaces_what_it_is_made_of(option, experiments):
+    assert runner.invoke(app, ["reproduce", "fake"]).exit_code == 0
+    cell = next(Path("ma-sbi-reproduction/cells").glob("*.json"))
+    before = cell.read_bytes()
+    Path("page.md").symlink_to(cell)
+    result = runner.invoke(app, ["report", "fake", option, "page.md"])
+    assert result.exit_code == 2
+    assert "which is read: name another file" in result.stderr
+    assert cell.read_bytes() == before
+
+
+def test_a_report_of_two_forms_needs_two_files(experiments):
+    assert runner.invoke(app, ["reproduce", "fake"]).exit_code == 0
+    options = ["--html", "page", "--markdown", "./page"]
+    result = runner.invoke(app, ["report", "fake", *options])
+    assert result.exit_code == 2
+    assert "name the same file page" in result.stderr
+
+
+def test_finished_rows_are_never_replaced_by_fewer(experiments):
+    _reproduce("fake", "--out", "all")
+    runner.invoke(app, ["report", "fake", "--out", "all", "--csv", "rows"])
+    before = Path("rows/fake.csv").read_bytes()
+    _reproduce("fake", "--out", "some")
+    next(Path("some/cells").glob("*.json")).unlink()
+    result = runner.invoke(app, ["report", "fake", "--out", "some", "--csv", "rows"])
+    assert result.exit_code == 2
+    assert "rows/fake.csv holds 1 finished cells that are not" in result.stderr
+    assert Path("rows/fake.csv").read_bytes() == before
+
+
+def test_a_csv_of_something_else_is_never_replaced_by_rows(experiments):
+    _reproduce("fake")
+    Path("rows").mkdir()
+    Path("rows/fake.csv").write_text("day,x\n1,2\n")
+    result = runner.invoke(app, ["report", "fake", "--csv", "rows"])
+    assert result.exit_code == 2
+    assert "rows/fake.csv is not a file of results" in result.stderr
+    assert Path("rows/fake.csv").read_text() == "day,x\n1,2\n"
 
 
 @pytest.mark.parametrize("options", [["--workers", "0"], ["--seeds", "0"]], ids=str)

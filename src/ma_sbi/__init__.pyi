@@ -1,5 +1,6 @@
 # Public names, loaded when first used; see __init__.py.
-from .checking import Check, check
+from .checking.check import check
+from .checking.result import Check
 from .choosing import ChosenCorrector, fit_corrector
 from .conformal_regions import ConformalRegions, conformal
 from .correctors import (

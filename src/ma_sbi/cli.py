@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ma_sbi.checking import Check
     from ma_sbi.protocols import AmortizedPosterior
 
+# A longer sentence is not read.
+LONGEST = 2000
+
 app = typer.Typer(
     help="Correct a trained posterior from what you know about your simulator's errors.",
     no_args_is_help=True,
@@ -75,6 +78,7 @@ def demo(
     from ma_sbi.demo import COMPARED, NOTES, run_demo
     from ma_sbi.display.progress import stages
     from ma_sbi.plots import plot_posteriors
+    from ma_sbi.writing import written_whole
 
     # Small operations are faster on one thread, and no caller shares this process.
     torch.set_num_threads(1)
@@ -118,7 +122,8 @@ def demo(
     figure = plot_posteriors(
         first, list(NOTES), limits=(-1.05, 1.05), names=("east", "north")
     )
-    figure.savefig(file, dpi=150)
+    with written_whole(file) as unfinished:
+        figure.savefig(unfinished, format="png", dpi=150)
     elapsed = time.perf_counter() - started
     console.print(f"The figure is {file} ({elapsed:.0f} s in total).")
 
@@ -176,6 +181,17 @@ def check(
         str | None,
         typer.Option(help="Column of groups whose rows are not independent."),
     ] = None,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Columns of the context that are numbers, however they are written: 007 "
+            "is 7, 1.10 is 1.1."
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns of the context that are labels, though numbers."),
+    ] = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
@@ -185,17 +201,20 @@ def check(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
 ) -> None:
     """Say whether a correction by this context can be trusted, and why."""
-    from ma_sbi.display.text import printable
+    from ma_sbi.display.text import printable, shorten
+    from ma_sbi.writing import check_output
 
     try:
-        if html is not None and not html.absolute().parent.is_dir():
-            raise ValueError(f"there is no folder {html.parent} for the page")
+        if html is not None:
+            check_output(html, filter(None, [file, posterior]), "page")
         named = {
             "context": context or [],
             "x_obs": x_obs or [],
             "x_sim": x_sim or [],
             "theta": theta or [],
             "groups": groups,
+            "number": number or [],
+            "label": label or [],
         }
         model = None if posterior is None else _Model(posterior, allow_pickle)
         result = _check(file, model, named, require or [], seed)
@@ -205,8 +224,7 @@ def check(
         if html is not None:
             result.to_html(html)
     except (ValueError, OSError) as error:
-        said = printable(" ".join(str(error).split()))
-        typer.echo(f"ma-sbi check: {said}", err=True)
+        typer.echo(f"ma-sbi check: {shorten(error, LONGEST)}", err=True)
         raise typer.Exit(2) from None
     if json:
         typer.echo(dumps(result.to_dict(), indent=2, allow_nan=False))
@@ -214,7 +232,7 @@ def check(
         console = Console()
         console.print(result, crop=False)
         if html is not None:
-            console.print(f"The page is {html}.", markup=False)
+            console.print(printable(f"The page is {html}."), markup=False)
     if require and result.verdict not in require:
         raise typer.Exit(1)
 
@@ -227,12 +245,14 @@ class _Model(NamedTuple):
 
     def load(self) -> AmortizedPosterior:
         from ma_sbi import load_posterior
+        from ma_sbi.display.text import shorten
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             posterior = load_posterior(self.path, allow_pickle=self.allow_pickle)
         for one in caught:
-            typer.echo(f"ma-sbi check: warning: {one.message}", err=True)
+            said = shorten(one.message, LONGEST)
+            typer.echo(f"ma-sbi check: warning: {said}", err=True)
         return posterior
 
 
@@ -267,6 +287,13 @@ def _check(
     seed: int,
 ) -> Check:
     from ma_sbi.checking.files import read_observations
+    from ma_sbi.display.text import shorten
+
+    if model is not None and not model.path.is_file():
+        raise ValueError(f"there is no model in {model.path}")
+    held = read_observations(file, **named)
+
+    # Imported late, so that a bad file is refused before torch and sbi are imported.
     from ma_sbi.checking.verdict import VERDICTS
 
     for one in require:
@@ -274,11 +301,6 @@ def _check(
             raise ValueError(
                 f"there is no verdict {one!r}; known are {', '.join(VERDICTS)}"
             )
-    if model is not None and not model.path.is_file():
-        raise ValueError(f"there is no model in {model.path}")
-    held = read_observations(file, **named)
-
-    # Imported late, so that a bad file is refused before torch and sbi are imported.
     import torch
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -298,9 +320,11 @@ def _check(
             show_progress=True,
         )
     notes = [f"By your names, {held.named}."] if held.named else []
+    notes += held.notes
     if held.unused:
-        names = ", ".join(held.unused[:8]) + (", ..." if len(held.unused) > 8 else "")
-        notes.append(f"Not used in the file: {names}.")
+        names = ", ".join(shorten(one) or "(no name)" for one in held.unused[:8])
+        rest = ", ..." if len(held.unused) > 8 else ""
+        notes.append(f"Not used in the file: {names}{rest}.")
     return replace(result, notes=(*result.notes, *notes)) if notes else result
 
 

@@ -7,14 +7,14 @@ accepted and what counts as missing.
 from __future__ import annotations
 
 from datetime import date
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-import torch
 from pandas.api.types import is_datetime64_any_dtype
 
-from ma_sbi.protocols import Context
+if TYPE_CHECKING:
+    from ma_sbi.protocols import Context
 
 __all__ = [
     "Entries",
@@ -141,7 +141,7 @@ def in_days(column: pd.Series) -> pd.Series:
 def _tabulate(context: Context, num_rows: int | None) -> Entries:
     if isinstance(context, (pd.Series, pd.DataFrame)):
         return context.reset_index(drop=True)
-    if isinstance(context, torch.Tensor):
+    if hasattr(context, "detach"):  # a tensor; torch need not be imported to know
         context = context.detach().cpu().numpy()
     if isinstance(context, np.ndarray) and context.ndim > 0:
         if context.ndim > 2:

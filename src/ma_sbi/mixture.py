@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
 import torch
 from torch import Tensor
 
+from ma_sbi.nan import no_density, not_drawn, not_told, tell
 from ma_sbi.protocols import (
     MAX_ROWS,
     AmortizedPosterior,
@@ -18,11 +18,80 @@ from ma_sbi.protocols import (
     has_density,
 )
 from ma_sbi.randomness import derive, generator
+from ma_sbi.telling import told_together, untold
 
-__all__ = ["log_prob_mixture", "sample_mixture"]
+__all__ = [
+    "log_prob_corrected",
+    "log_prob_mixture",
+    "sample_corrected",
+    "sample_mixture",
+]
+
+# Observations that are corrected at once, and their entries: a corrector may have a
+# thousand candidates for each.
+ROWS_AT_ONCE = 2_000
+ENTRIES_AT_ONCE = 2**18
 
 # Share of candidates outside the training range that is worth a warning.
 LEAST_OUTSIDE = 0.05
+# Share of candidates without a density that is worth one.
+LEAST_LOST = 0.05
+
+
+def sample_corrected(
+    posterior: AmortizedPosterior,
+    num_samples: int,
+    shape: Sequence[int],
+    correct: Callable[[slice], Corrections],
+    *,
+    seed: int | None = None,
+) -> Tensor:
+    """Draw as :func:`sample_mixture` does, and correct few observations at a time.
+
+    Args:
+        posterior: The trained posterior.
+        num_samples: Draws per observation.
+        shape: Of the observations, ``(batch, dim_x)``.
+        correct: Gives the candidates of some observations.
+        seed: Makes the draws repeatable.
+    """
+    with told_together():
+        parts = [
+            sample_mixture(
+                posterior,
+                num_samples,
+                correct(rows),
+                seed=seed if rows.start == 0 else derive(seed, f"row {rows.start}"),
+            )
+            for rows in _few_rows(*shape)
+        ]
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def log_prob_corrected(
+    posterior: AmortizedPosterior,
+    theta: Tensor,
+    shape: Sequence[int],
+    correct: Callable[[slice], Corrections],
+) -> Tensor:
+    """Evaluate as :func:`log_prob_mixture` does, correcting few observations at a time."""
+    theta, blocks = torch.as_tensor(theta), _few_rows(*shape)
+    if len(blocks) > 1 and theta.shape[1] not in (1, shape[0]):
+        raise ValueError(
+            f"theta must have a batch of {shape[0]}, as x has, got {theta.shape[1]}"
+        )
+    each = theta.shape[1] > 1
+    with told_together():
+        parts = [
+            log_prob_mixture(posterior, theta[:, rows] if each else theta, correct(rows))
+            for rows in blocks
+        ]
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def _few_rows(num_rows: int, dim_x: int) -> list[slice]:
+    size = max(1, min(ROWS_AT_ONCE, ENTRIES_AT_ONCE // dim_x))
+    return [slice(start, start + size) for start in range(0, num_rows, size)]
 
 
 def sample_mixture(
@@ -38,7 +107,10 @@ def sample_mixture(
     candidate. Many observations are processed in blocks, to bound memory.
     """
     if len(candidates.x) == 1:
-        return posterior.sample(num_samples, candidates.x[0], seed=seed)
+        with not_told():
+            draws = posterior.sample(num_samples, candidates.x[0], seed=seed)
+        tell(not_drawn(draws), "draws")
+        return draws
     blocks = _blocks(candidates.x.shape[1], num_samples)
     with _told_by_row(posterior, candidates):
         parts = [
@@ -50,7 +122,9 @@ def sample_mixture(
             )
             for rows in blocks
         ]
-    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+    draws = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+    tell(not_drawn(draws), "draws")
+    return draws
 
 
 def _sample_block(
@@ -107,20 +181,26 @@ def log_prob_mixture(
     num_candidates, batch, dim_x = candidates.x.shape
     theta = torch.as_tensor(theta, dtype=torch.float32)
     if num_candidates == 1:
-        return log_prob(theta, candidates.x[0])
+        with not_told():
+            found = log_prob(theta, candidates.x[0])
+        tell(no_density(found), "log densities")
+        return found
     theta = theta.expand(-1, batch, -1)
     with _told_by_row(posterior, candidates):
         if candidates.shared:
-            return _log_prob_shared(log_prob, theta, candidates)
-        parts = []
-        for rows in _blocks(batch, len(theta) * num_candidates):
-            block = candidates.rows(rows)
-            every = theta[:, rows].repeat(1, num_candidates, 1)
-            each = log_prob(every, block.x.reshape(-1, dim_x))
-            each = _known(each.unflatten(1, block.log_weight.shape), dim=1)
-            weighted = each + block.log_weight
-            parts.append(weighted.logsumexp(dim=1))
-    return torch.cat(parts, dim=1)
+            found, lost = _log_prob_shared(log_prob, theta, candidates)
+        else:
+            parts = []
+            for rows in _blocks(batch, len(theta) * num_candidates):
+                block = candidates.rows(rows)
+                every = theta[:, rows].repeat(1, num_candidates, 1)
+                each = log_prob(every, block.x.reshape(-1, dim_x))
+                each = each.unflatten(1, block.log_weight.shape)
+                parts.append(_average(each, block.log_weight))
+            found, lost = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+    failed = no_density(found) | (lost > LEAST_LOST).any(dim=0)
+    tell(failed, "log densities")
+    return found
 
 
 @contextmanager
@@ -130,19 +210,19 @@ def _told_by_row(
     """Warn of observations outside the training range once, and not of each candidate."""
     within = getattr(posterior, "training_range", None)
     if within is None:
-        yield
+        with not_told():
+            yield
         return
     outside = within.outside(candidates.x.flatten(0, 1)).reshape(candidates.x.shape[:2])
     weight = (candidates.log_weight.exp() * outside.to(candidates.log_weight)).sum(dim=0)
-    within.warn_of(weight > LEAST_OUTSIDE, stacklevel=6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", within.category)
+    within.warn_of(weight > LEAST_OUTSIDE)
+    with untold():
         yield
 
 
 def _log_prob_shared(
     log_prob: Callable[[Tensor, Tensor], Tensor], theta: Tensor, candidates: Corrections
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Evaluate where all observations share their candidates, with their own weights.
 
     The posterior is evaluated at each candidate once: some posteriors normalise their
@@ -153,19 +233,29 @@ def _log_prob_shared(
     flat = theta.reshape(-1, 1, dim_theta).expand(-1, len(shared), -1)
     weight = log_weight.repeat(num_samples, 1)
     parts = [
-        (_known(log_prob(flat[rows], shared), dim=1) + weight[rows]).logsumexp(dim=1)
+        _average(log_prob(flat[rows], shared), weight[rows])
         for rows in _blocks(len(flat), len(shared))
     ]
-    return torch.cat(parts).unflatten(0, (num_samples, batch))
+    found, lost = (
+        torch.cat(each).unflatten(0, (num_samples, batch))
+        for each in zip(*parts, strict=True)
+    )
+    return found, lost
 
 
-def _known(log_prob: Tensor, dim: int) -> Tensor:
-    """Leave out candidates at which the posterior fails, unless it fails at all of them.
+def _average(log_prob: Tensor, log_weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Average densities over candidates, along dimension 1.
 
-    Far from all that it was trained on, its density may be no number.
+    Candidates at which the posterior fails are left out, unless it fails at all of them:
+    far from all that it was trained on, its density may be no number.
+
+    Returns:
+        The log of the average, and the weight of the candidates that were left out.
     """
     failed = log_prob.isnan()
-    return log_prob.masked_fill(failed & ~failed.all(dim=dim, keepdim=True), -torch.inf)
+    lost = (failed * log_weight.exp()).sum(dim=1)
+    known = log_prob.masked_fill(failed & ~failed.all(dim=1, keepdim=True), -torch.inf)
+    return (known + log_weight).logsumexp(dim=1), lost
 
 
 def _blocks(num_rows: int, draws_per_row: int) -> list[slice]:

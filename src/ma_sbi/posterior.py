@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
-from ma_sbi.mixture import log_prob_mixture, sample_mixture
+from ma_sbi.mixture import log_prob_corrected, sample_corrected
 from ma_sbi.protocols import (
     AmortizedPosterior,
     Context,
@@ -78,8 +78,12 @@ class CorrectedPosterior:
             first dimension.
         """
         num_samples = as_count(num_samples, "num_samples")
-        candidates = self.corrections(x, context)
-        return sample_mixture(self.posterior, num_samples, candidates, seed=seed)
+        x, entries = self._check(x, context)
+
+        def correct(rows: slice) -> Corrections:
+            return self.corrector.corrections(x[rows], entries.iloc[rows])
+
+        return sample_corrected(self.posterior, num_samples, x.shape, correct, seed=seed)
 
     def log_prob(self, theta: Tensor, x: Any, context: Context) -> Tensor:
         """Evaluate the corrected posterior's density.
@@ -98,7 +102,12 @@ class CorrectedPosterior:
                 "theta must have shape (num_samples, batch, dim_theta), got "
                 f"{tuple(theta.shape)}; for one theta per observation pass theta[None]"
             )
-        return log_prob_mixture(self.posterior, theta, self.corrections(x, context))
+        x, entries = self._check(x, context)
+
+        def correct(rows: slice) -> Corrections:
+            return self.corrector.corrections(x[rows], entries.iloc[rows])
+
+        return log_prob_corrected(self.posterior, theta, x.shape, correct)
 
     def given(self, context: Context) -> SBIPosterior:
         """Fix the context and return a posterior that sbi's own tools accept.
@@ -136,9 +145,12 @@ class CorrectedPosterior:
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return the candidates that the posterior is evaluated at, with weights."""
+        return self.corrector.corrections(*self._check(x, context))
+
+    def _check(self, x: Any, context: Context) -> tuple[Tensor, Entries]:
         dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
         x = as_matrix(x, "x", dim=dim_x, device=device)
-        return self.corrector.corrections(x, as_entries(context, num_rows=len(x)))
+        return x, as_entries(context, num_rows=len(x))
 
     def __repr__(self) -> str:
         return f"CorrectedPosterior({self.posterior!r}, {self.corrector!r})"

@@ -10,6 +10,8 @@ from operator import index
 import numpy as np
 import torch
 
+from ma_sbi.one_at_a_time import one_at_a_time
+
 __all__ = ["derive", "generator", "numpy_seeded", "seeded"]
 
 
@@ -18,7 +20,8 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
     """Seed torch's global generators, and restore their state afterwards.
 
     sbi and zuko draw from the global generators; this is how a ``seed`` reaches them
-    without changing what the caller draws next. ``None`` does nothing.
+    without changing what the caller draws next. ``None`` seeds nothing. Either way other
+    threads of this package wait meanwhile, as they share the generators.
 
     Example:
         >>> with seeded(0):
@@ -29,14 +32,16 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
         True
     """
     if seed is None:
-        yield
+        with one_at_a_time():
+            yield
         return
     device = torch.device(device)
     accelerated = device.type != "cpu"
-    with torch.random.fork_rng(
+    forked = torch.random.fork_rng(
         devices=[device] if accelerated else [],
         device_type=device.type if accelerated else "cuda",
-    ):
+    )
+    with one_at_a_time(), forked:
         # torch.manual_seed would also reseed every accelerator, which is not put back.
         torch.set_rng_state(torch.Generator().manual_seed(index(seed)).get_state())
         if accelerated:
@@ -46,27 +51,31 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
 
 @contextmanager
 def numpy_seeded(seed: int | None) -> Iterator[None]:
-    """Seed numpy's global generator, and restore its state afterwards; None does nothing.
+    """Seed numpy's global generator, and restore its state afterwards.
 
-    Simulators and encoders of users draw from it.
+    Simulators and encoders of users draw from it. ``None`` seeds nothing; either way other
+    threads of this package wait meanwhile.
+    """
+    with one_at_a_time():
+        if seed is None:
+            yield
+            return
+        before = np.random.get_state()  # noqa: NPY002
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            np.random.set_state(before)  # noqa: NPY002
+
+
+def generator(seed: int | None, device: torch.device | str = "cpu") -> torch.Generator:
+    """Make a generator from a seed, or one that torch's global generator seeds if None.
+
+    It is its own in either case: what is drawn from it disturbs no other thread.
     """
     if seed is None:
-        yield
-        return
-    before = np.random.get_state()  # noqa: NPY002
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
-
-
-def generator(
-    seed: int | None, device: torch.device | str = "cpu"
-) -> torch.Generator | None:
-    """Make a generator from a seed; ``None`` stands for torch's global generator."""
-    if seed is None:
-        return None
+        with one_at_a_time():
+            seed = int(torch.randint(2**63 - 1, (), device="cpu"))
     return torch.Generator(device=device).manual_seed(index(seed))
 
 

@@ -10,15 +10,21 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from ma_sbi.doubles import as_doubles
+
 __all__ = [
     "as_count",
     "as_matrix",
     "as_pairs",
     "as_pools",
     "check_positive",
+    "check_precision",
     "double_device",
     "same_labels",
 ]
+
+# Share of a column's standard deviation that may be lost by rounding.
+ROUNDING = 0.01
 
 
 def as_matrix(
@@ -44,10 +50,10 @@ def as_matrix(
         ValueError: If it is not a finite, non-empty matrix of that width.
     """
     if not isinstance(values, Tensor):
-        try:
-            values = torch.from_numpy(np.array(values, dtype=np.float64))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must hold numbers: {error}") from error
+        # A copy: what the caller changes later must not change what was checked.
+        values = torch.from_numpy(as_doubles(values, name).copy())
+    elif values.is_complex():
+        raise ValueError(f"{name} must hold numbers: got complex numbers")
     matrix = values.detach().to(dtype=dtype, device=device)
     if matrix.ndim == 1:
         # A vector is one observation, unless the observations are scalars.
@@ -61,11 +67,73 @@ def as_matrix(
         raise ValueError(f"{name} must have {dim} columns, got {matrix.shape[1]}")
     if not torch.isfinite(matrix).all():
         rows = (~torch.isfinite(matrix)).any(dim=1).nonzero().flatten().tolist()
-        raise ValueError(
-            f"{name} must be finite, got NaN or infinite values in {len(rows)} of "
-            f"{len(matrix)} rows (first: row {rows[0]})"
-        )
+        where = f"in {len(rows)} of {len(matrix)} rows (first: row {rows[0]})"
+        if torch.isfinite(values).all():
+            raise ValueError(
+                f"{name} has numbers that are too large for {_precision(dtype)} precision "
+                f"{where}: divide by a constant"
+            )
+        raise ValueError(f"{name} must be finite, got NaN or infinite values {where}")
     return matrix
+
+
+def check_precision(**sides: Tensor | None) -> None:
+    """Refuse columns whose variation single precision, that of posteriors, would lose.
+
+    Args:
+        sides: Matrices of double precision with the same columns, by their names; what
+            varies in one of them is the scale of all. None is left out.
+
+    Raises:
+        ValueError: If the numbers of a column are too large, too small, or too near to each
+            other.
+    """
+    given = {
+        name: one.detach().cpu().reshape(-1, one.shape[-1])
+        for name, one in sides.items()
+        if one is not None
+    }
+    if not given:
+        return
+    single = torch.finfo(torch.float32)
+    scale = torch.stack([_spread(one) for one in given.values()]).amax(dim=0)
+    for name, one in given.items():
+        size = one.abs().amax(dim=0)
+        resolution = (single.eps * size).clamp(min=single.eps * single.tiny)
+        too_large = size > single.max
+        lost = too_large | (scale > 0) & (resolution > ROUNDING * scale)
+        if not lost.any():
+            continue
+        column = int(lost.int().argmax())
+        cure = "subtract a constant from it"
+        if too_large[column] or size[column] < single.tiny:
+            cure = f"{'divide' if too_large[column] else 'multiply'} it by a constant"
+        raise ValueError(
+            f"{name}[{column}] varies by {scale[column]:.2g} about values of "
+            f"{size[column]:.2g}, which single precision cannot hold; {cure}, wherever "
+            "that column is given"
+        )
+
+
+def _spread(x: Tensor) -> Tensor:
+    """Return the standard deviation of columns ``(n, dim)``, without over- or underflow.
+
+    It is 0 where a column differs by nothing but rounding, as sums to one do, in the
+    precision that it was computed in.
+    """
+    size = x.abs().amax(dim=0)
+    size = torch.where(size > 0, size, torch.ones_like(size))
+    spread = (x / size).std(dim=0, correction=0)
+    single, double = (torch.finfo(one).eps for one in (torch.float32, torch.float64))
+    was_single = (x.float().double() == x).all(dim=0)
+    eps = double + (single - double) * was_single
+    # Integers are never rounded sums.
+    rounding = (spread < 4 * eps) & (x != x.round()).any(dim=0)
+    return torch.where(rounding, torch.zeros_like(spread), spread * size)
+
+
+def _precision(dtype: torch.dtype) -> str:
+    return "single" if dtype == torch.float32 else "this"
 
 
 def same_labels(x_obs: Any, x_sim: Any) -> Any:

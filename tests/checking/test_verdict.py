@@ -50,6 +50,7 @@ REFUSED = {
     },
     "harm": {"chosen": None, "gain": Score(-0.5, 0.02)},
     "less like simulations": {"mmd": Change(0.005, 0.517), "likeness": Change(0.3, 1e-9)},
+    "a posterior that gives NaN": {"no_answer": "The posterior gives no answer."},
     "covers less": {"coverage": Share(0.70, 0.30, 0.8, 0.02)},
 }
 
@@ -184,6 +185,12 @@ def test_likeness_does_not_contradict_that_nothing_departs():
 def test_what_x_sim_is_was_not_checked_unless_there_are_several_runs(one_run):
     not_checked = " ".join(decide(replace(FINE, one_run=one_run)).advice.not_checked)
     assert ("one run of the simulator" in not_checked) == one_run
+
+
+def test_a_posterior_that_has_no_answer_gets_no_code():
+    advice = decide(replace(FINE, no_answer="It gives NaN.")).advice
+    assert advice.code == ""
+    assert "the posterior has to be mended" in advice.use
 
 
 def test_rows_that_have_to_be_mended_get_no_code():

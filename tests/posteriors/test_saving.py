@@ -21,6 +21,7 @@ from ma_sbi import fit_flow, from_sbi, load_ddpm, load_flow, load_posterior
 from ma_sbi.posteriors import PickledPosterior
 from ma_sbi.posteriors.priors import pack_prior, unpack_prior
 from ma_sbi.posteriors.training_range import TrainingRange
+from tests.crafted_models import open_model
 from tests.some_posteriors import (
     PRIOR,
     ddpm_posterior,
@@ -169,6 +170,48 @@ def test_the_training_range_of_an_sbi_posterior_comes_back(tmp_path):
     assert torch.equal(
         load_posterior(tmp_path / "p").training_range.radius, TrainingRange.of(x).radius
     )
+
+
+CLAIMS = {
+    "a wide layer": {"options": SBI_OPTIONS | {"hidden_features": 10**9}},
+    "wide layers": {"options": SBI_OPTIONS | {"hidden_features": [50_000, 50_000]}},
+    "a negative width": {"options": SBI_OPTIONS | {"hidden_features": -32}},
+    "a width that is no number": {"options": SBI_OPTIONS | {"hidden_features": "32"}},
+    "many transforms": {"options": SBI_OPTIONS | {"num_transforms": 10**9}},
+    "many bins": {"network": "zuko_nsf", "options": SBI_OPTIONS | {"num_bins": 10**9}},
+    "another network": {"network": "maf"},
+    "no network": {"network": ["zuko_maf"]},
+    "no options": {"options": 3},
+    "code": {"options": SBI_OPTIONS | {"embedding_net": "torch.nn.Identity()"}},
+    "many columns": {"shape_x": [10**9]},
+    "no columns": {"shape_x": [0]},
+    "many dimensions": {"shape_x": [1] * 1000},
+    "many draws": {"leakage_samples": 10**12},
+    "half a draw": {"leakage_samples": 0.5},
+    "another prior": {"prior": "lognormal"},
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_claims_of_an_sbi_posterior_are_compared_with_its_tensors(claim, tmp_path):
+    path = tmp_path / "posterior"
+    from_sbi(sbi_npe()).save(path, "zuko_maf", **SBI_OPTIONS)
+    model = open_model(path, "sbi posterior")
+    model.settings.update(CLAIMS[claim])
+    model.write(path)
+    with pytest.raises(ValueError, match="posterior") as caught:
+        load_posterior(path)
+    assert str(path) in str(caught.value)
+
+
+def test_an_sbi_posterior_with_a_damaged_weight_is_refused(tmp_path):
+    path = tmp_path / "posterior"
+    from_sbi(sbi_npe()).save(path, "zuko_maf", **SBI_OPTIONS)
+    model = open_model(path, "sbi posterior")
+    model.tensors["estimator/net.transform.transforms.1.hyper.0.weight"][0, 0] = torch.nan
+    model.write(path)
+    with pytest.raises(ValueError, match="posterior holds tensor .* not finite"):
+        load_posterior(path)
 
 
 @pytest.mark.parametrize(

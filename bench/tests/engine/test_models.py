@@ -1,5 +1,6 @@
 """Tests for ma_sbi_bench.engine.models."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -44,7 +45,8 @@ def test_a_posterior_is_trained_once_and_read_afterwards(tmp_path, counted, kind
     draws = [Models(tmp_path).posterior(KINDS[kind]).sample(5, x, seed=1) for _ in range(2)]
     assert counted == [KINDS[kind]]
     torch.testing.assert_close(draws[0], draws[1], rtol=0, atol=0)
-    assert [one.name for one in tmp_path.iterdir()] == [f"{KINDS[kind].key}.posterior"]
+    names = {f"{KINDS[kind].key}{suffix}" for suffix in (".posterior", ".sha256")}
+    assert {one.name for one in tmp_path.iterdir()} == names
 
 
 def test_training_depends_on_the_definition_alone(tmp_path):
@@ -66,6 +68,53 @@ def test_a_training_that_fails_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="diverged"):
         folder.posterior(MAF)
     assert not folder.has(MAF)
+
+
+def cut_off(file):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def flip_a_bit(file):
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.write_bytes(bytes(content))
+
+
+def become_a_pipe(file):
+    file.unlink()
+    os.mkfifo(file)
+
+
+DAMAGES = {
+    "cut off": (cut_off, "not a file that ma-sbi saved"),
+    "one bit of a weight": (flip_a_bit, "the checksum is another"),
+    "a pipe": (become_a_pipe, "not a plain file"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_posterior_is_set_aside_and_trained_again(tmp_path, counted, damage):
+    do_damage, said = DAMAGES[damage]
+    x = torch.zeros(1, 2)
+    first = Models(tmp_path).posterior(MAF).sample(5, x, seed=1)
+    do_damage(tmp_path / f"{MAF.key}.posterior")
+    again = Models(tmp_path)
+    assert not again.has(MAF)
+    (how,) = again.damaged([MAF]).values()
+    assert said in how
+    torch.testing.assert_close(again.posterior(MAF).sample(5, x, seed=1), first)
+    assert counted == [MAF, MAF]
+    assert again.has(MAF)
+    assert [one.name for one in (tmp_path / "damaged").iterdir()] == [
+        f"{MAF.key}.posterior"
+    ]
+
+
+def test_a_posterior_without_a_checksum_is_read(tmp_path, counted):
+    Models(tmp_path).posterior(MAF)
+    (tmp_path / f"{MAF.key}.sha256").unlink()
+    Models(tmp_path).posterior(MAF)
+    assert counted == [MAF]
 
 
 def test_a_file_that_is_half_written_does_not_count(tmp_path):

@@ -1,6 +1,7 @@
 """Tests for ma_sbi_bench.engine.running on the processes of one machine."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,11 +18,12 @@ from bench.tests.engine.tiny import (
     Sibling,
     Tiny,
     finish,
+    interrupt,
     log_of,
     own_pid,
 )
 from ma_sbi_bench.engine.cell import Backbone
-from ma_sbi_bench.engine.running import MOST_DEATHS, cells_in, plan, run
+from ma_sbi_bench.engine.running import MOST_DEATHS, FolderIsGone, cells_in, do, plan, run
 from ma_sbi_bench.engine.store import Store
 from ma_sbi_bench.engine.workers import Processes
 
@@ -131,6 +133,39 @@ class TestInThisProcess:
         assert log_of(tmp_path) == ["numbers 0"]
 
 
+class TestFolderThatVanishes:
+    """What was finished in it is lost: the run must not say that all is done."""
+
+    def test_stops_the_run(self, tmp_path):
+        def remove(done):
+            shutil.rmtree(tmp_path / "out")
+
+        with pytest.raises(FolderIsGone, match=r"the folder \S+out is gone"):
+            finish(TINY, TINY.numbers(4), tmp_path / "out", on_done=remove)
+        assert not (tmp_path / "out").exists()
+
+    def test_and_is_made_again_by_others_fails_what_was_in_it(self, tmp_path):
+        def replace_folder(done):
+            if done.work.item.seed == 1:
+                shutil.rmtree(tmp_path / "out")
+                (tmp_path / "out").mkdir()
+
+        failures, _ = finish(
+            TINY, TINY.numbers(4), tmp_path / "out", on_done=replace_folder
+        )
+        assert [one.work.item.seed for one in failures] == [0, 1]
+        assert {one.error for one in failures} == {"its file is gone, or damaged"}
+
+    def test_after_the_last_cell_is_no_success_either(self, tmp_path):
+        with pytest.raises(FolderIsGone):
+            finish(TINY, [TINY.cell("removes_all")], tmp_path / "out")
+
+    def test_a_cell_does_not_make_it_again(self, tmp_path):
+        work = plan(TINY, TINY.numbers(1), Store(tmp_path / "none"), tmp_path / "out")
+        assert do(work[0]).error.startswith("FolderIsGone")
+        assert not (tmp_path / "out").exists()
+
+
 @pytest.fixture(scope="module")
 def troubled(tmp_path_factory):
     """Run good cells beside some that kill their process, on two workers."""
@@ -198,6 +233,16 @@ def test_a_process_that_is_killed_while_idle_is_replaced():
         assert call.result() != first
     finally:
         processes.stop()
+
+
+def test_ctrl_c_is_for_the_parent_alone():
+    processes = Processes(1)
+    try:
+        assert processes.start(interrupt, None).result() == "alive"
+    finally:
+        processes.stop()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert signal.SIGINT not in blocked
 
 
 @pytest.mark.fixed_seeds

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ma_sbi.writing import written_whole
 from ma_sbi_bench.engine import store as store_module
 from ma_sbi_bench.engine.cell import Cell, Measurement
-from ma_sbi_bench.engine.store import COLUMNS, Store, written_whole
+from ma_sbi_bench.engine.store import COLUMNS, Store
 
 FULL = Cell(
     "trial",
@@ -115,27 +116,6 @@ class TestWrittenWhole:
         store.write(FULL, MEASURED, 1.0)
         assert len(store.rows([FULL])) == 2
 
-    def test_two_writers_of_one_file_do_not_meet(self, tmp_path):
-        file = tmp_path / "file"
-        with written_whole(file) as one, written_whole(file) as other:
-            one.write_text("one")
-            other.write_text("other")
-        assert file.read_text() == "one"
-        assert list(tmp_path.iterdir()) == [file]
-
-    def test_an_older_file_survives_a_failure(self, tmp_path):
-        file = tmp_path / "file"
-        file.write_text("old")
-        with pytest.raises(KeyboardInterrupt):
-            _be_interrupted(file)
-        assert file.read_text() == "old"
-
-
-def _be_interrupted(file):
-    with written_whole(file) as unfinished:
-        unfinished.write_text("ne")
-        raise KeyboardInterrupt
-
 
 def _die_writing(file):
     with written_whole(file) as unfinished:
@@ -185,7 +165,6 @@ class TestCommitted:
 
     def test_files_about_something_else_are_left_alone(self, exported, tmp_path):
         (exported / "other.csv").write_text("name,value\nx,1\n")
-        (exported / "empty.csv").write_text("")
         (exported / "notes.md").write_text("key")
         assert FULL in Store(tmp_path / "nothing", exported)
 
@@ -206,9 +185,9 @@ class TestCommitted:
         self, exported, tmp_path, monkeypatch
     ):
         read = []
-        once = store_module._read_committed
+        once = store_module.read_rows
         monkeypatch.setattr(
-            store_module, "_read_committed", lambda file: read.append(file) or once(file)
+            store_module, "read_rows", lambda file: read.append(file) or once(file)
         )
         fresh = Store(tmp_path / "nothing", exported)
         assert [cell in fresh for cell in (FULL, BARE, FULL)] == [True] * 3

@@ -4,6 +4,7 @@ Every cell that runs leaves a line in the log of its folder.
 """
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -86,6 +87,10 @@ class Tiny(Experiment):
     def _empty(self, cell, models):
         return []
 
+    def _removes_all(self, cell, models):
+        shutil.rmtree(models.folder.parent)
+        return self._numbers(cell, models)
+
     def _dies(self, cell, models):
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -109,6 +114,12 @@ class Sibling(Tiny):
 def own_pid(_):
     """Return the number of the process that calls this."""
     return os.getpid()
+
+
+def interrupt(_):
+    """Do what Ctrl-C in a terminal does to this process; return whether it lives."""
+    os.kill(os.getpid(), signal.SIGINT)
+    return "alive"
 
 
 def log_of(out):

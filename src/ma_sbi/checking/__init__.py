@@ -1,8 +1,9 @@
-"""One call and one command that say whether to trust a correction."""
+"""One call and one command that say whether to trust a correction.
 
-from ma_sbi.checking.check import check
-from ma_sbi.checking.facts import Facts
-from ma_sbi.checking.result import Check
-from ma_sbi.checking.verdict import Advice, Decision, Verdict, decide
+Names are loaded when first used, so that a bad file is refused before torch is imported.
+The function ``check`` is ``ma_sbi.check``: here that name is the module.
+"""
 
-__all__ = ["Advice", "Check", "Decision", "Facts", "Verdict", "check", "decide"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +11,9 @@ from ma_sbi.choosing.exchange import Exchange
 from ma_sbi.diagnostics.diagnostic import Skipped
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.display.text import shorten
+from ma_sbi.nan import not_drawn, refuse
+from ma_sbi.randomness import derive
 
 __all__ = ["Change", "Facts", "Leak", "Share", "choose", "gather"]
 
@@ -88,6 +92,7 @@ class Facts:
         own: The user's own corrector as Python prints it; None without one.
         few_wordings: How many texts carry most rows, and which share, if few do.
         failures: What diagnostics that raised an error say of it.
+        no_answer: Why the posterior that would be used gives none, in a sentence.
     """
 
     num_rows: int = 0
@@ -127,6 +132,7 @@ class Facts:
     own: str | None = None
     few_wordings: tuple[int, float] | None = None
     failures: tuple[str, ...] = ()
+    no_answer: str = ""
 
 
 # Nats per row: what a correction must gain to count although chance is not ruled out, and
@@ -233,8 +239,29 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             for name, one in subject.results.items()
             if isinstance(one, Skipped) and one.failed
         ),
+        no_answer=_no_answer(subject),
         **known,
     )
+
+
+def _no_answer(subject: Subject) -> str:
+    """Say why the posterior that would be used has no draws for some rows."""
+    if subject.posterior is None:
+        return ""
+    positions, rows, _ = subject.some(subject.budget.coverage, "an answer")
+    x, seed = rows.x_obs.float(), derive(subject.seed, "an answer")
+    corrected = subject.corrected_posterior
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if corrected is None:
+                draws = subject.quick_posterior.sample(1, x, seed=seed)
+            else:
+                draws = corrected.sample(1, x, positions, seed=seed)
+        refuse(not_drawn(draws), "draws")
+    except Exception as error:  # noqa: BLE001 (the posterior may be anyone's)
+        return f"The posterior gives no answer: {shorten(error)}."
+    return ""
 
 
 def _change(result: Any, name: str) -> Change:

@@ -13,25 +13,25 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from torch import Tensor
 
-from ma_sbi.choosing.calibration import as_repeats
+from ma_sbi.choosing.calibration import Simulations, as_repeats
 from ma_sbi.context import as_entries, distinct, is_missing, match
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.wordings import MISSING, Wordings
+from ma_sbi.display.text import shorten
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
 from ma_sbi.protocols import Context, Encoder
-from ma_sbi.reading import ContextReading, read_context
-from ma_sbi.validation import as_matrix, as_pairs, same_labels
+from ma_sbi.reading import ContextReading, Kind, read_context
+from ma_sbi.validation import as_matrix, as_pairs, as_pools, check_precision, same_labels
 
 __all__ = ["KnownTexts", "prepare"]
 
 FEWEST_ROWS = 20
-# More rows change no verdict, and texts that do not repeat are slow to encode.
+# More rows change no verdict. Different contexts are slow: texts are encoded, and what is
+# not on a scale has departures of its own.
 MOST_ROWS = 20_000
-MOST_TEXTS = 1_000
+MOST_CONTEXTS: dict[Kind, int] = {"text": 1_000, "regimes": 1_000, "numbers": 2_000}
 # More wordings than these may say the same in other words.
 MOST_LABELS = 6
-# Share of a column's standard deviation that may be lost by rounding.
-ROUNDING = 0.01
 
 
 def prepare(
@@ -70,9 +70,15 @@ def prepare(
         simulated = repeats[:, 0]
     elif x_sim is not None:
         observed, simulated = (side.cpu() for side in as_pairs(x_obs, x_sim))
-    _check_precision(observed)
+    pool = Simulations.read(simulations)
+    check_precision(
+        x_obs=observed,
+        x_sim=simulated if repeats is None else repeats,
+        simulations=None if pool is None else as_pools(observed, pool.x)[1],
+    )
     n = len(observed)
     truth = None if theta is None else _double(theta, "theta")
+    check_precision(theta=truth)
     if truth is not None and len(truth) != n:
         raise ValueError(
             f"theta must have one row per observation: expected {n}, got {len(truth)}"
@@ -118,19 +124,6 @@ def _double(values: Any, name: str) -> Tensor:
     return as_matrix(values, name, dtype=torch.float64, device="cpu", column=True)
 
 
-def _check_precision(x: Tensor) -> None:
-    """Refuse columns whose variation single precision, that of posteriors, would lose."""
-    spread, size = x.std(dim=0), x.abs().amax(dim=0)
-    lost = (spread > 0) & (torch.finfo(torch.float32).eps * size > ROUNDING * spread)
-    if lost.any():
-        column = int(lost.int().argmax())
-        raise ValueError(
-            f"x_obs[{column}] varies by {spread[column]:.2g} about values of "
-            f"{size[column]:.2g}, which single precision cannot hold; subtract a constant "
-            "from that column of x_obs and x_sim"
-        )
-
-
 def _check_context(reading: ContextReading) -> None:
     if reading.missing.all():
         raise ValueError("the context is missing in every row: there is nothing to read")
@@ -138,8 +131,8 @@ def _check_context(reading: ContextReading) -> None:
         entry = reading.entries.iloc[0]
         shown = repr(entry if not isinstance(entry, pd.Series) else tuple(entry))
         raise ValueError(
-            f"the context is the same in every row ({shown[:60]}): it cannot explain why "
-            "departures differ; a departure common to all rows needs no context"
+            f"the context is the same in every row ({shorten(shown)}): it cannot explain "
+            "why departures differ; a departure common to all rows needs no context"
         )
 
 
@@ -186,21 +179,27 @@ def _check_width(subject: Subject) -> None:
 
 
 def _limit(subject: Subject, reading: ContextReading) -> Subject:
-    """Choose rows at random where there are more than a verdict needs."""
+    """Choose contexts and rows at random where there are more than a verdict needs.
+
+    All rows of a context that is chosen are kept, up to the largest number of rows.
+    """
     n = len(subject.x_obs)
-    table = pd.DataFrame(reading.entries)
-    texts = [
-        len(distinct(table.iloc[:, place])[0])
-        for place, kind in enumerate(reading.kinds)
-        if kind == "text"
-    ]
-    most = MOST_TEXTS if max(texts, default=0) > MOST_TEXTS else MOST_ROWS
-    if n <= most:
+    order = subject.shuffle("the check")
+    table = pd.DataFrame(reading.entries).iloc[order]
+    kept = np.ones(n, dtype=bool)
+    for place, kind in enumerate(reading.kinds):
+        # Contexts are numbered as they are met.
+        kept &= distinct(table.iloc[:, place])[1] < MOST_CONTEXTS[kind]
+    rows = np.sort(order[kept][:MOST_ROWS])
+    if len(rows) == n:
         return subject
+    limited = subject.take(rows)
+    every, some = (len(distinct(one.entries)[0]) for one in (subject, limited))
     subject.notes.append(
-        f"Of {n} rows, {most} were chosen at random: enough for a verdict."
+        f"Of {n} rows with {every} different contexts, {len(rows)} rows with {some} were "
+        "chosen at random: enough for a verdict."
     )
-    return subject.take(subject.choose(most, "the check"))
+    return limited
 
 
 def _choose_encoder(subject: Subject) -> Subject:
@@ -213,7 +212,9 @@ def _choose_encoder(subject: Subject) -> Subject:
         column = table.iloc[:, place]
         num = len(distinct(column)[0])
         name = (
-            f"Context column {str(column.name)!r}" if table.shape[1] > 1 else "The context"
+            f"Context column {shorten(column.name)!r}"
+            if table.shape[1] > 1
+            else "The context"
         )
         if kind == "regimes":
             repeat = f"{name} has {num} different texts, which repeat."
@@ -290,7 +291,7 @@ def _without_constants(reading: ContextReading, notes: list[str]) -> ContextRead
     columns = [reading.entries.iloc[:, place] for place in range(len(reading.kinds))]
     changing = [len(distinct(column)[0]) > 1 for column in columns]
     constant = [
-        str(one.name) for one, kept in zip(columns, changing, strict=True) if not kept
+        shorten(one.name) for one, kept in zip(columns, changing, strict=True) if not kept
     ]
     if not constant:
         return reading

@@ -35,6 +35,7 @@ from ma_sbi.diagnostics.corrected_rows import CorrectedRows
 from ma_sbi.diagnostics.diagnostic import CannotRun
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Context, Corrections, has_density
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.scaling import column_scale
@@ -234,7 +235,7 @@ def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
 def _plan(
     subject: Subject, entries: Any, encoder: Any, pairing: Pairing | None = None
 ) -> Plan:
-    with warnings.catch_warnings():
+    with local_filters():
         # Both are said by the verdict.
         warnings.simplefilter("ignore", NotPaired)
         warnings.simplefilter("ignore", MatchingAssumption)
@@ -274,7 +275,7 @@ def _compare(
     held = {}
     for name, fit in fits.items():
         parts = _hold_out(fit, plan, folds, subject.seed)
-        with warnings.catch_warnings():
+        with local_filters():
             warnings.simplefilter("ignore")
             if len(gross):
                 parts.append(_correct(correctors[name], subject.take(gross)))
@@ -516,7 +517,7 @@ def _hold_out(
     groups = plan.data.groups
     rng = np.random.default_rng(derive(seed, "training"))
     parts = []
-    with warnings.catch_warnings():
+    with local_filters():
         warnings.simplefilter("ignore")
         for test in folds:
             same = np.isin(groups, groups[test])

@@ -17,6 +17,8 @@ from ma_sbi.checking.verdict import Advice, Verdict
 from ma_sbi.choosing import Why
 from ma_sbi.diagnostics.diagnostic import Rows, Skipped
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
+from ma_sbi.display.text import printable
+from ma_sbi.writing import write_text
 
 __all__ = ["WHAT_FIT_CORRECTOR_DOES", "Check"]
 
@@ -90,7 +92,7 @@ class Check:
         lines.append("")
         lines.append(str(self.advice))
         lines += ["", *(f"note: {note}" for note in self.notes)]
-        return "\n".join(lines).rstrip()
+        return printable("\n".join(lines).rstrip())
 
     def details(self) -> str:
         """Return every figure behind the verdict, in words."""
@@ -98,7 +100,7 @@ class Check:
         lines += [f"{question} {why}" for question, why in self.skipped().items()]
         if self.why is not None:
             lines += ["", f"{WHAT_FIT_CORRECTOR_DOES}: {self.why}"]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def __rich__(self) -> Any:
         from ma_sbi.checking.rendering import to_terminal
@@ -133,7 +135,7 @@ class Check:
         """
         from ma_sbi.checking.rendering import to_page
 
-        Path(path).write_text(to_page(self), encoding="utf-8")
+        write_text(path, to_page(self))
 
 
 def _options(judgement: Judgement | None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic, Skipped
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.diagnostics.subject import Subject
+from ma_sbi.display.text import shorten
+from ma_sbi.one_at_a_time import recorded_warnings
 
 __all__ = ["run_all", "warnings_as_notes"]
 
@@ -33,15 +34,13 @@ def _attempt(diagnostic: Diagnostic, subject: Subject) -> Any:
         except CannotRun as why:
             return Skipped(str(why))
         except Exception as error:  # noqa: BLE001 (one failure must not lose the others)
-            message = " ".join(str(error).split()) or type(error).__name__
-            return Skipped(f"It failed: {message}", failed=True)
+            return Skipped(f"It failed: {shorten(error)}", failed=True)
 
 
 @contextmanager
 def warnings_as_notes(subject: Subject) -> Iterator[None]:
     """Keep what is warned of as notes, each once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with recorded_warnings() as caught:
         yield
     for warning in caught:
         if issubclass(warning.category, UserWarning):

@@ -83,6 +83,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
             "Nothing that is learned from such rows can be trusted: mend them, and check "
             "again.",
         ]
+    if facts.no_answer:
+        return "do not use", [facts.no_answer]
     if facts.leak == "found" and not _is_harmless(facts):
         return "do not use", [
             facts.leak_detail,
@@ -355,6 +357,8 @@ def _advice(facts: Facts, verdict: Verdict) -> Advice:
     use = "the posterior as it is"
     if facts.problems:
         sample, use = [], "nothing yet: the rows have to be mended first"
+    elif facts.no_answer:
+        sample, use = [], "nothing yet: the posterior has to be mended first"
     if verdict != "do not use":
         sample = [
             "from ma_sbi import CorrectedPosterior",

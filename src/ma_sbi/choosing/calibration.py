@@ -15,10 +15,11 @@ from ma_sbi.choosing.noise import Noise, find_noise, simulator_noise
 from ma_sbi.choosing.outliers import find_outliers
 from ma_sbi.context import Entries, as_codes, as_entries, distinct
 from ma_sbi.correctors.likelihood import ShiftLikelihood
+from ma_sbi.nan import not_drawn, not_told, refuse
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
-from ma_sbi.validation import as_matrix, as_pools, double_device
+from ma_sbi.validation import as_matrix, as_pools, check_precision, double_device
 
 __all__ = [
     "FEWEST_ROWS",
@@ -173,12 +174,19 @@ def read_calibration(
         repeats = pool.x.to(observed).mean(dim=0).expand(len(observed), 1, -1)
     else:
         repeats = as_repeats(x_sim, observed)
+    check_precision(
+        x_obs=observed,
+        x_sim=None if x_sim is None else repeats,
+        simulations=None if pool is None else pool.x,
+    )
     num_rows = len(observed)
     entries = as_entries(context, num_rows=num_rows)
     codes = np.arange(num_rows) if groups is None else as_codes(groups, "groups", num_rows)
     truth = None
     if theta is not None:
-        truth = as_matrix(theta, "theta", device=device, column=True)
+        double = as_matrix(theta, "theta", dtype=torch.float64, device=device, column=True)
+        check_precision(theta=double)
+        truth = double.float()
         if len(truth) != num_rows:
             raise ValueError(
                 "theta must have one row per observation: expected "
@@ -198,7 +206,9 @@ def read_calibration(
         elif posterior is not None and len(kept) >= FEWEST_ROWS:
             # Parameters drawn at x_sim are to x_sim as those of the prior are.
             x = repeats[kept, 0]
-            drawn = posterior.sample(NUM_DRAWS, x.float(), seed=derive(seed, "noise"))
+            with not_told():
+                drawn = posterior.sample(NUM_DRAWS, x.float(), seed=derive(seed, "noise"))
+            refuse(not_drawn(drawn), "at x_sim, draws")
             simulator = simulator_noise(drawn, x)
         noise = find_noise(observed[kept], repeats[kept], contexts, simulator)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +13,9 @@ from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.why import Why
 from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
-from ma_sbi.correctors.unseen import SeenContexts, Unseen, UnseenContext
+from ma_sbi.correctors.unseen import SeenContexts, Unseen
 from ma_sbi.protocols import Context, Corrections
+from ma_sbi.telling import untold
 from ma_sbi.validation import as_matrix
 
 __all__ = ["ChosenCorrector", "Part"]
@@ -90,8 +90,7 @@ class ChosenCorrector(BaseCorrector):
         each, forward = [], []
         for part in self.parts:
             share = torch.where(seen, part.seen, part.unseen).to(x) * (1 - outlying)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UnseenContext)
+            with untold():
                 found = part.corrector.corrections(x, entries)
             each.append(found._replace(log_weight=found.log_weight + share.log()))
             forward.append(torch.full((len(found.x),), part.is_forward, device=x.device))

@@ -14,6 +14,7 @@ from torch import Tensor
 from ma_sbi.choosing.calibration import Calibration
 from ma_sbi.choosing.targets import SimulatedData, Target, robust
 from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.randomness import derive
 
 __all__ = ["HeldOut", "Maker", "Scores", "hold_out"]
@@ -124,7 +125,7 @@ def hold_out(
         seen.append(torch.from_numpy(np.isin(data.codes[test], data.codes[train])))
         codes.append(torch.from_numpy(data.codes[test]))
         rows_scored.append(torch.from_numpy(test))
-        with warnings.catch_warnings():
+        with local_filters():
             warnings.simplefilter("ignore")
             scored = [(one, one.floor(torch.from_numpy(test))) for one in targets]
             each = [

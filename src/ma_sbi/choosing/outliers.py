@@ -21,6 +21,8 @@ REGIME = 0.1
 FAR_APART = 4.0
 # Simulations that an outlier may have been.
 NUM_CANDIDATES = 128
+# Distances between rows that are held together.
+DISTANCES_AT_ONCE = 4_000_000
 
 
 def find_outliers(x_obs: Tensor, x_sim: Tensor) -> Tensor:
@@ -29,9 +31,11 @@ def find_outliers(x_obs: Tensor, x_sim: Tensor) -> Tensor:
     _, scale, size = _sizes(delta, x_sim)
     far = (size > _threshold(size)).nonzero().flatten()
     unit = delta[far] / scale
-    near = torch.cdist(unit, unit) < NEAR * delta.shape[1] ** 0.5
+    apart = NEAR * delta.shape[1] ** 0.5
+    blocks = unit.split(max(1, DISTANCES_AT_ONCE // max(1, len(unit))))
+    near = torch.cat([(torch.cdist(some, unit) < apart).sum(dim=1) for some in blocks])
     # Itself and one more, or a share of those that are far: a regime, which is no accident.
-    alone = near.sum(dim=1) < max(2.0, REGIME * len(far))
+    alone = near < max(2.0, REGIME * len(far))
     found = torch.zeros_like(size, dtype=torch.bool)
     found[far[alone]] = True
     return found

@@ -28,6 +28,7 @@ from ma_sbi.correctors.inference import Mixture
 from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.regimes import Regimes
 from ma_sbi.correctors.ridge import Ridge
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Context, Corrections, Encoder
 from ma_sbi.validation import as_matrix
 
@@ -154,7 +155,7 @@ class Proposal(BaseProposal):
         entries = data.entries
         if not self.reads_context:
             entries = pd.Series(np.zeros(len(data)))  # a missing context is like all others
-        with warnings.catch_warnings():
+        with local_filters():
             # That all contexts are the same is said once, and not by every fit.
             warnings.simplefilter("ignore")
             return self.corrector(encoder, noise).fit(entries, data.x_obs, x_sim, seed=seed)
@@ -214,7 +215,7 @@ class LearnedForwards(BaseProposal):
     def fit(self, encoder: Any, data: Calibration, seed: int | None) -> ForwardCorrector:
         """Learn the map and its way back."""
         corrector = ForwardCorrector(data.pool, NUM_DRAWS)
-        with warnings.catch_warnings():
+        with local_filters():
             warnings.simplefilter("ignore")
             return corrector.fit(data.entries, data.x_obs, data.mean_x_sim, seed=seed)
 

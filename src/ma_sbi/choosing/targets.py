@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ma_sbi.nan import no_density, not_drawn, not_told, refuse
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
@@ -33,6 +34,8 @@ UNEXPLAINED = 0.01
 LEAST_SCORE = -1e6
 # Widths of the density of x_sim around a candidate, in standard deviations of x_sim.
 WIDTHS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+# Entries of candidates that are compared with x_sim at once, to bound memory.
+ENTRIES_AT_ONCE = 2**22
 
 
 class Target(ABC):
@@ -70,12 +73,19 @@ class Parameters(Target):
         if theta is None:
             self.words = "parameters drawn from the posterior at x_sim"
             seed_of_draws = derive(seed, "parameters")
-            self.theta = posterior.sample(NUM_DRAWS, x_sim.float(), seed=seed_of_draws)
+            with not_told():
+                self.theta = posterior.sample(NUM_DRAWS, x_sim.float(), seed=seed_of_draws)
+            refuse(not_drawn(self.theta), "at x_sim, draws")
         else:
             self.theta = theta[None]
         rng = generator(derive(seed, "others"))
         few = torch.randperm(len(x_sim), generator=rng)[:NUM_OTHERS]
-        self.others = x_sim[few.to(x_sim.device)]
+        few = few.to(x_sim.device)
+        self.others = x_sim[few]
+        with not_told():
+            some = few.to(self.theta.device) % self.theta.shape[1]
+            known = self.posterior.log_prob(self.theta[:, some], self.others.float())
+        refuse(no_density(known), "at x_sim, log densities")
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
         """Evaluate the posterior at each candidate."""
@@ -83,10 +93,13 @@ class Parameters(Target):
         theta = self.theta[:, rows.to(self.theta.device)].repeat(1, num, 1)
         x = candidates.reshape(-1, dim_x).float()
         size = max(1, MAX_ROWS // len(theta))
-        parts = [
-            self.posterior.log_prob(theta[:, start : start + size], x[start : start + size])
-            for start in range(0, len(x), size)
-        ]
+        with not_told():  # a candidate without a density is given none
+            parts = [
+                self.posterior.log_prob(
+                    theta[:, start : start + size], x[start : start + size]
+                )
+                for start in range(0, len(x), size)
+            ]
         return torch.cat(parts, dim=1).unflatten(1, (num, batch)).double().cpu()
 
     def floor(self, rows: Tensor) -> Tensor:
@@ -95,7 +108,8 @@ class Parameters(Target):
         # their density for each x, which is expensive.
         theta = self.theta[:, rows.to(self.theta.device)]
         flat = theta.reshape(-1, 1, theta.shape[-1]).expand(-1, len(self.others), -1)
-        each = self.posterior.log_prob(flat, self.others.float()).double().cpu()
+        with not_told():
+            each = self.posterior.log_prob(flat, self.others.float()).double().cpu()
         each = each.masked_fill(each.isnan(), -torch.inf)
         mean = each.logsumexp(dim=1) - math.log(len(self.others))
         return mean.unflatten(0, theta.shape[:2])
@@ -115,8 +129,13 @@ class SimulatedData(Target):
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
         """Evaluate x_sim around each candidate."""
-        away = self.x_sim[rows] - candidates
-        return torch.stack([_log_normal(away, one) for one in self.variance]).cpu()
+        x_sim = self.x_sim[rows]
+        blocks = candidates.split(max(1, ENTRIES_AT_ONCE // max(1, x_sim.numel())))
+        parts = [
+            torch.stack([_log_normal(x_sim - some, one) for one in self.variance]).cpu()
+            for some in blocks
+        ]
+        return torch.cat(parts, dim=1)
 
     def floor(self, rows: Tensor) -> Tensor:
         """Evaluate x_sim around the mean of all, at twice their spread."""

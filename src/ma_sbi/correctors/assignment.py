@@ -11,10 +11,19 @@ from torch import Tensor
 
 from ma_sbi.scaling import median_distance
 
-__all__ = ["MOST_COMPARED", "Assignment", "assign", "leave_out", "prediction_limit"]
+__all__ = [
+    "AT_ONCE",
+    "MOST_COMPARED",
+    "Assignment",
+    "assign",
+    "leave_out",
+    "prediction_limit",
+]
 
 # Contexts whose distances set the unit: their cost is quadratic.
 MOST_COMPARED = 500
+# Contexts that are compared with all that were seen in one pass, to bound memory.
+AT_ONCE = 1000
 # How fast probabilities fall with the squared distance, in units of the median one.
 SHARPNESSES = (0.0, *torch.logspace(0, 2.5, 16).tolist())
 # Share of contexts that are read wrongly, however near.

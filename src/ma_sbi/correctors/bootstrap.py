@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ma_sbi.correctors.assignment import AT_ONCE
 from ma_sbi.correctors.composed import Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Hypotheses, Triples, need_shift
@@ -268,7 +269,12 @@ class ResidualFit:
 
     def unlike(self, encoding: Tensor) -> Tensor:
         """Tell which contexts ``(n, dim_z)`` share no residuals with any that was seen."""
-        return (self._kernel(self.distance(encoding)) < 1e-12).all(dim=1)
+        return torch.cat(
+            [
+                (self._kernel(self.distance(part)) < 1e-12).all(dim=1)
+                for part in encoding.split(AT_ONCE)
+            ]
+        )
 
     def _weights(self, encoding: Tensor) -> Tensor:
         """Weight every residual under each context, shape ``(n, num_residuals)``."""

@@ -15,6 +15,7 @@ from typing_extensions import Self
 from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.correctors.unseen import UnseenContext
+from ma_sbi.one_at_a_time import recorded_warnings
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.validation import as_matrix
 
@@ -100,8 +101,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         # Rows that learn from the same rows share a copy.
         sets, members = np.unique(allowed, axis=0, return_inverse=True)
         copies: list[FittableCorrector | None] = []
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with recorded_warnings() as caught:
             for rows in sets:
                 if not rows.any():
                     copies.append(None)
@@ -150,8 +150,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
                 "a cross-fitted corrector corrects only the observations it was fitted "
                 "to, and context differs from theirs"
             )
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with recorded_warnings() as caught:
             each = [
                 Corrections.certain(x[[row]])
                 if copy is None

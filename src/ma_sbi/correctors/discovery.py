@@ -45,9 +45,8 @@ def discover(delta: Tensor, codes: Tensor, rounding: Tensor, most: int) -> Tenso
     """
     _, atom = merge_equal(delta, rounding)
     count = atom.bincount()
-    member = torch.eye(len(count)).to(delta)[atom]
     if len(count) <= most or count.min() >= FEWEST_PER_CLOUD:
-        return member
+        return _one_hot(atom, torch.arange(len(count)).to(atom), delta)
     if (count > 1).sum() >= most:  # such as whole numbers, which repeat by chance
         return _find_clouds(delta, codes, most)
     repeats = count >= FEWEST_PER_CLOUD  # fewer may be alike by chance, to some decimals
@@ -55,7 +54,12 @@ def discover(delta: Tensor, codes: Tensor, rounding: Tensor, most: int) -> Tenso
     clouds = _find_clouds(delta[rest], codes[rest], most - int(repeats.sum()))
     apart = delta.new_zeros(len(delta), clouds.shape[1])
     apart[rest] = clouds
-    return torch.cat([member[:, repeats], apart], dim=1)
+    return torch.cat([_one_hot(atom, repeats.nonzero().flatten(), delta), apart], dim=1)
+
+
+def _one_hot(atom: Tensor, kinds: Tensor, like: Tensor) -> Tensor:
+    """Tell which of some kinds each row is, shape ``(n, num_kinds)``."""
+    return (atom[:, None] == kinds).to(like)
 
 
 def _find_clouds(delta: Tensor, codes: Tensor, most: int) -> Tensor:

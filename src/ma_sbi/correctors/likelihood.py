@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_matrix
@@ -89,7 +90,8 @@ class BoundedDensity:
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Evaluate x ``(n, dim_x)``: shape ``(n,)``."""
-        return self._bound(self.density(x.float()).to(x))
+        parts = [self.density(some).to(x) for some in x.float().split(MAX_ROWS)]
+        return self._bound(torch.cat(parts) if len(parts) > 1 else parts[0])
 
     def log_prob_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Evaluate x ``(n, dim_x)``: shapes ``(n,)`` and ``(n, dim_x)``."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import as_entries
-from ma_sbi.correctors.assignment import MOST_COMPARED, Assignment, assign
+from ma_sbi.correctors.assignment import AT_ONCE, MOST_COMPARED, Assignment, assign
 from ma_sbi.correctors.bootstrap import SAME, ResidualPools, rounding_of
 from ma_sbi.correctors.composed import Axes, FittableCorrector, encode
 from ma_sbi.correctors.departures import Shift
@@ -229,7 +229,10 @@ class RegimeFit:
             best = torch.zeros_like(probability).scatter_(1, best, 1.0)
             probability = torch.where((missing | unlike)[:, None], probability, best)
         # Contexts may be encoded alike: their rows are counted together.
-        rows = self._same(encoding, missing).to(self.member) @ self.member
+        parts = zip(encoding.split(AT_ONCE), missing.split(AT_ONCE), strict=True)
+        rows = torch.cat(
+            [self._same(*part).to(self.member) @ self.member for part in parts]
+        )
         total = rows.sum(dim=1, keepdim=True)
         probability = torch.where(total > 0, rows / total, probability)
         return probability, unlike & (total[:, 0] == 0)

@@ -15,6 +15,9 @@ from ma_sbi.scaling import median_distance
 
 __all__ = ["KernelFit", "Ridge"]
 
+# The width is a coarse choice, for which some thousand rows are enough.
+ROWS_FOR_WIDTH = 2_000
+
 
 @dataclass(frozen=True)
 class Ridge:
@@ -68,8 +71,7 @@ class Ridge:
         rng = generator(0 if seed is None else seed, triples.delta.device)
         landmarks = _choose(triples.encoding, self.max_landmarks, rng)
         unit = median_distance(landmarks)
-        # The width is a coarse choice, for which some thousand rows are enough.
-        few = _choose(torch.arange(len(triples)).to(triples.codes), 10_000, rng)
+        few = _choose(torch.arange(len(triples)).to(triples.codes), ROWS_FOR_WIDTH, rng)
         subset = triples.rows(few)
         kernels = [_Kernel.build(landmarks, unit * width) for width in self.widths]
         kernel = kernels[0]

@@ -6,12 +6,10 @@ many rows of it have others.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -20,14 +18,15 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries, distinct, in_days, is_missing
-from ma_sbi.correctors.assignment import MOST_COMPARED, prediction_limit
+from ma_sbi.correctors.assignment import AT_ONCE, MOST_COMPARED, prediction_limit
 from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.opposites import may_oppose
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.reading import read_context
+from ma_sbi.telling import levels_to_caller, tell
 
 __all__ = ["SeenContexts", "Unseen", "UnrelatedContext", "UnseenContext"]
 
-PACKAGE = Path(__file__).parents[1]
 log = logging.getLogger(__name__)
 
 
@@ -59,6 +58,18 @@ class Unseen:
     opposed: np.ndarray
     outside: np.ndarray
     examples: dict[str, str]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Unseen]) -> Unseen:
+        """Join blocks of rows."""
+        examples: dict[str, str] = {}
+        for part in reversed(parts):  # the first that has one decides
+            examples |= part.examples
+        by_row = [one.name for one in fields(cls) if one.name != "examples"]
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in by_row
+        }
+        return cls(**joined, examples=examples)
 
     def __str__(self) -> str:
         """Count the rows of each kind."""
@@ -113,7 +124,7 @@ class SeenContexts:
         self.scales = [place for place, scale in enumerate(is_scale) if scale]
         self.names = [place for place, scale in enumerate(is_scale) if not scale]
         numbers = _numbers(known, self.scales)
-        with warnings.catch_warnings():
+        with local_filters():
             warnings.simplefilter("ignore", RuntimeWarning)  # a column without numbers
             self.low, self.high = (f(numbers, axis=0) for f in (np.nanmin, np.nanmax))
         self.words = _words(known, self.names)
@@ -207,13 +218,16 @@ class SeenContexts:
             found: What :meth:`read` found.
             about: What becomes of such rows.
         """
+        tell((id(self), about), found, lambda parts: self._say(Unseen.joined(parts), about))
+
+    def _say(self, found: Unseen, about: str) -> None:
         odd = found.far.any() or found.outside.any()
         if not (odd or found.new.any()):
             return
         said = f"{found}; {about}" if about else str(found)
         if odd or found.opposed.any() or self.repeat:
             category = UnrelatedContext if odd else UnseenContext
-            warnings.warn(said, category, stacklevel=_levels_to_caller())
+            warnings.warn(said, category, stacklevel=levels_to_caller())
         else:
             log.info(said)
 
@@ -228,9 +242,12 @@ class SeenContexts:
 
     def _nearest(self, encoding: Tensor) -> tuple[Tensor, Tensor]:
         """Find how far the nearest context that was seen is, and which it is."""
-        apart = torch.cdist(encoding.to(self.encoding), self.encoding)
-        distance, place = apart.nan_to_num(nan=torch.inf).min(dim=1)
-        return distance, place
+        nearest = [
+            torch.cdist(part, self.encoding).nan_to_num(nan=torch.inf).min(dim=1)
+            for part in encoding.to(self.encoding).split(AT_ONCE)
+        ]
+        distance, place = zip(*nearest, strict=True)
+        return torch.cat(distance), torch.cat(place)
 
     def _encode(self, entries: Entries) -> Tensor:
         if self.encoder is None:
@@ -274,11 +291,3 @@ def _oppose(words: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
 def _show(words: tuple[Any, ...]) -> str:
     shown = repr(words[0] if len(words) == 1 else words)
     return shown if len(shown) <= 60 else shown[:57] + "..."
-
-
-def _levels_to_caller() -> int:
-    """Count the frames up to the first that is not of this package."""
-    level, frame = 0, inspect.currentframe()
-    while frame is not None and PACKAGE in Path(frame.f_code.co_filename).parents:
-        level, frame = level + 1, frame.f_back
-    return level

@@ -26,6 +26,7 @@ from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.display.text import shorten
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive, generator
 from ma_sbi.reading import read_context
@@ -174,7 +175,7 @@ def _draw(check: Findings) -> Picture | None:
     """Draw the departures of each context, in standard deviations, column by column."""
     from matplotlib.ticker import MaxNLocator
 
-    from ma_sbi.display.drawing import AFTER, INK, shorten, side_by_side
+    from ma_sbi.display.drawing import AFTER, INK, side_by_side
 
     rows = check.rows
     if rows.x_sim is None:
@@ -217,7 +218,7 @@ def _draw(check: Findings) -> Picture | None:
         ax.axvline(0, color=INK, lw=0.6, ls=":")
         ax.set_title(f"x[{column}]")
         ax.set_ylim(len(kept) - 0.5, -0.5)
-        ax.set_yticks(places, [shorten(one) for one in kept] if ax is axes[0] else [])
+        ax.set_yticks(places, [shorten(one, 26) for one in kept] if ax is axes[0] else [])
         ax.xaxis.set_major_locator(MaxNLocator(3))
     figure.supxlabel(units, fontsize="medium")
     more = len(names) - len(kept)

@@ -204,12 +204,14 @@ def _hsic(
     features -= features.mean(axis=0)
     edges = np.cumsum([0, *(part.shape[1] for part in parts)])
     context = context.astype(np.float32)
-    orders = [np.arange(len(context))]
-    orders += [_permutation(strata, rng) for _ in range(num_permutations)]
     norms = []
-    batches = range(0, len(orders), PERMUTATIONS_AT_ONCE)
+    batches = range(0, 1 + num_permutations, PERMUTATIONS_AT_ONCE)
     for start in tqdm(batches, "Permuting", disable=not show_progress, leave=False):
-        batch = orders[start : start + PERMUTATIONS_AT_ONCE]
+        numbers = range(start, min(start + PERMUTATIONS_AT_ONCE, 1 + num_permutations))
+        batch = [
+            _permutation(strata, rng) if number else np.arange(len(context))
+            for number in numbers
+        ]
         permuted = context[np.stack(batch, axis=1)].reshape(len(context), -1)
         cross = (features.T @ permuted).reshape(len(features.T), len(batch), -1)
         squares = np.square(cross / len(context)).sum(axis=2, dtype=np.float64)

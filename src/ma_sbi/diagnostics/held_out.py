@@ -17,6 +17,7 @@ from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import FittableCorrector, encode
 from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.correctors.shift import ShiftCorrector
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive, generator
 from ma_sbi.reading import read_context
@@ -185,7 +186,7 @@ def hold_out(
     uniques, numbers = distinct(entries)
     table = EncodingTable(encode(clone(corrector.encoder).fit(entries), uniques).numpy())
     training: list[Tensor] = []
-    with warnings.catch_warnings():
+    with local_filters():
         # A context may be new to a fold, or the only one in it; that is no reason to warn.
         warnings.simplefilter("ignore")
         for number in range(int(fold.max()) + 1):

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 from ma_sbi.simulation import sample_prior, simulate
@@ -208,7 +209,7 @@ def _mixture_density(simulations: Tensor, scale: Tensor, seed: int | None) -> Lo
     shape = "full" if len(rows) >= 5 * rows.shape[1] else "diag"
     state = int(torch.randint(2**31, (), generator=generator(derive(seed, "mixture"))))
     fits = []
-    with warnings.catch_warnings():
+    with local_filters():
         warnings.simplefilter(
             "ignore"
         )  # a mixture that has not converged is still a mixture

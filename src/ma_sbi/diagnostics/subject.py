@@ -143,9 +143,12 @@ class Subject:
 
     def choose(self, most: int, purpose: str) -> np.ndarray:
         """Choose at most so many positions of rows at random, in order."""
+        return np.sort(self.shuffle(purpose)[:most])
+
+    def shuffle(self, purpose: str) -> np.ndarray:
+        """Put positions of rows into random order."""
         rng = generator(derive(self.seed, f"rows for {purpose}"))
-        order = torch.randperm(len(self.x_obs), generator=rng)
-        return order[:most].sort().values.numpy()
+        return torch.randperm(len(self.x_obs), generator=rng).numpy()
 
     @cached_property
     def reading(self) -> ContextReading:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ma_sbi.correctors.assignment import assign, leave_out
 from ma_sbi.correctors.discovery import discover
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.randomness import derive
 from ma_sbi.reading import FEWEST_PER_LABEL
 from ma_sbi.scaling import column_scale
@@ -230,7 +231,7 @@ class _Search:
         """Return the regime of each row to learn from, the same for all of a wording."""
         delta = self.delta[self.rows]
         rounding = (ROUNDING * delta.abs().amax(dim=0)).clamp(min=1e-12)
-        with warnings.catch_warnings():
+        with local_filters():
             warnings.simplefilter("ignore")  # of more regimes than are looked for
             clouds = discover(delta, self.wording, rounding, MOST_REGIMES)
         starts = [self._vote(clouds.clamp(min=1e-9).log()), self._by_means()]

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ma_sbi.display.html import text
-from ma_sbi.display.text import printable
+from ma_sbi.one_at_a_time import local_filters
 
 __all__ = [
     "AFTER",
@@ -24,7 +24,6 @@ __all__ = [
     "NEUTRAL",
     "OTHER",
     "page_style",
-    "shorten",
     "side_by_side",
     "svg",
 ]
@@ -59,7 +58,7 @@ def page_style(*, math: bool = False) -> Iterator[None]:
     Args:
         math: Whether a dollar sign starts a formula; not where texts come from a user.
     """
-    with mpl.rc_context(STYLE | {"text.parse_math": math}), warnings.catch_warnings():
+    with mpl.rc_context(STYLE | {"text.parse_math": math}), local_filters():
         # Warnings of missing glyphs do not apply: the page's own fonts draw the text.
         warnings.simplefilter("ignore")
         yield
@@ -71,12 +70,6 @@ def side_by_side(
     """Make axes side by side; all figures are as wide, so that all letters are as high."""
     figure = Figure(figsize=(6.4, height), layout="constrained")
     return figure, list(np.atleast_1d(figure.subplots(1, columns, **share)))
-
-
-def shorten(label: Any, most: int = 26) -> str:
-    """Cut a text to the length of a label."""
-    words = printable(" ".join(str(label).split()))
-    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def svg(figure: Figure, title: str) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import seeded
@@ -20,7 +21,8 @@ __all__ = ["Amortized"]
 class Amortized(ABC):
     """An amortized posterior that checks its input and takes a seed.
 
-    Subclasses implement ``_draw`` and, if they have a density, ``log_prob``.
+    Subclasses implement ``_draw`` and, if they have a density, ``log_prob``. One that can
+    draw from a generator of its own also overrides ``_draw_passes``.
 
     Attributes:
         prior: Prior over theta, if known.
@@ -62,28 +64,41 @@ class Amortized(ABC):
             seed: Makes the draws repeatable; torch's global generator if None.
 
         Returns:
-            Draws of shape ``(num_samples, batch, dim_theta)``.
+            Draws of shape ``(num_samples, batch, dim_theta)``. Where it could not draw,
+            they are NaN, and a warning says so (:class:`~ma_sbi.nan.NotANumber`).
         """
         num_samples = as_count(num_samples, "num_samples")
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
         if self.training_range is not None:
             self.training_range.warn(x)
         per_pass = max(1, self.max_rows // len(x))
-        with torch.no_grad(), seeded(seed, x.device):
-            passes = [
-                self._draw(min(per_pass, num_samples - start), x)
-                for start in range(0, num_samples, per_pass)
-            ]
-        return torch.cat(passes) if len(passes) > 1 else passes[0]
+        counts = [
+            min(per_pass, num_samples - start) for start in range(0, num_samples, per_pass)
+        ]
+        with torch.no_grad():
+            passes = self._draw_passes(counts, x, seed)
+        draws = torch.cat(passes) if len(passes) > 1 else passes[0]
+        tell(not_drawn(draws), "draws")
+        return draws
+
+    def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
+        """Draw as often as each pass counts, from torch's global generator."""
+        with seeded(seed, x.device):
+            return [self._draw(count, x) for count in counts]
 
     def quick(self) -> Amortized:
         """Return the same posterior with its quick sampler; itself if it has only one."""
         return self
 
+    def _told(self, log_prob: Tensor) -> Tensor:
+        """Return log densities ``(num_samples, batch)``; warn of those that are NaN."""
+        tell(no_density(log_prob), "log densities")
+        return log_prob
+
     def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
         if self.training_range is not None:
-            self.training_range.warn(x, stacklevel=4)
+            self.training_range.warn(x)
         theta = torch.as_tensor(theta, dtype=torch.float32, device=x.device)
         if theta.ndim != 3 or theta.shape[1] not in (1, len(x)):
             raise ValueError(

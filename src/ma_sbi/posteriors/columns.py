@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from ma_sbi.saved import Saved
 from ma_sbi.scaling import column_scale
 
 __all__ = ["Columns", "cells"]
@@ -120,6 +122,23 @@ class Columns:
         )
         mean, scale = _moments(columns._straighten(lower), columns._straighten(upper))
         return replace(columns, mean=mean, scale=torch.where(varies, scale, 1.0))
+
+    @classmethod
+    def stored(cls, saved: Saved, device: torch.device | None) -> Columns:
+        """Read columns that were saved with a density."""
+        varies = saved.tensor("columns", "varies", (None,), dtype=torch.bool)
+        if not varies.any():
+            saved.refuse("holds a density of columns of which none varies")
+        number = partial(saved.tensor, "columns", shape=varies.shape, dtype=torch.float64)
+        columns = {
+            "center": number("center"),
+            "width": number("width", positive=True),
+            "mean": number("mean"),
+            "scale": number("scale", positive=True),
+            "varies": varies,
+            "long": saved.tensor("columns", "long", varies.shape, dtype=torch.bool),
+        }
+        return cls(**{name: column.to(device) for name, column in columns.items()})
 
     def standardise(self, x: Tensor) -> Tensor:
         """Give z of the columns that vary, ``(n, dim_x)`` to ``(n, num_varying)``."""

@@ -12,11 +12,13 @@ import torch
 import zuko
 from torch import Tensor, nn
 
+from ma_sbi.nan import not_drawn, tell
 from ma_sbi.posteriors.columns import Columns, cells
 from ma_sbi.posteriors.heavy_tailed import HeavyTailed
 from ma_sbi.posteriors.training import Training
 from ma_sbi.posteriors.unconstrained import default_device
 from ma_sbi.randomness import derive, generator, seeded
+from ma_sbi.saved import num_weights
 from ma_sbi.saving import read, write
 from ma_sbi.validation import as_count, as_matrix, double_device
 
@@ -130,27 +132,41 @@ def load_density(
         device: Where to evaluate; torch's default device if None.
 
     Raises:
-        ValueError: If the file holds something else.
+        ValueError: If the file holds something else, or does not fit its header.
+        OSError: If there is no such file.
     """
-    settings, groups = read(path, KIND)
+    saved = read(path, KIND)
     device = default_device(device)
     precise = double_device(device)
-    parts = {
-        group: {name: part.to(precise) for name, part in groups[group].items()}
-        for group in ("columns", "heavy")
+    columns = Columns.stored(saved, precise)
+    dim = int(columns.varies.sum())
+    heavy = HeavyTailed.stored(saved, dim, precise)
+    saved.settings.setdefault("num_flows", 1)
+    settings: dict[str, Any] = {
+        "flow": saved.choice("flow", FLOWS),
+        "num_transforms": saved.count("num_transforms"),
+        "hidden": saved.counts("hidden"),
+        "num_flows": saved.count("num_flows"),
     }
+    held_out_loss = saved.number("held_out_loss")
+    if settings["num_flows"] > len(saved.groups):
+        saved.refuse(
+            f"does not fit its header: it lacks some of {settings['num_flows']} flows"
+        )
+    groups = [_group(number) for number in range(settings["num_flows"])]
+    # One column has nothing that its transforms could depend on: they have no network.
+    widths = [dim, *(settings["hidden"] if dim > 1 else []), dim]
+    num = settings["num_flows"] * settings["num_transforms"]
+    saved.require_weights(
+        groups, layers=num * (len(widths) - 1), weights=num * num_weights(widths)
+    )
     with seeded(0):  # draws weights, which are overwritten
-        flows = _build(settings, len(parts["heavy"]["center"]))
-    for number, flow in enumerate(flows):
-        flow.load_state_dict(groups[_group(number)])
+        flows = _build(settings, dim)
+    for flow, group in zip(flows, groups, strict=True):
+        saved.fill(flow, group)
     flows.to(device).eval().requires_grad_(requires_grad=False)
-    held_out_loss = settings.pop("held_out_loss")
     return SimulationDensity(
-        flows,
-        Columns(**parts["columns"]),
-        HeavyTailed(**parts["heavy"]),
-        settings=settings,
-        held_out_loss=held_out_loss,
+        flows, columns, heavy, settings=settings, held_out_loss=held_out_loss
     )
 
 
@@ -264,6 +280,7 @@ class SimulationDensity:
                 rows = (which == number).nonzero().flatten()
                 for block in rows.split(_block_rows(self.dim_x)):
                     draws[block] = flow().sample((len(block),)).to(draws)
+        tell(not_drawn(draws[None]), "draws", of="the flow")
         x = self.columns.invert(self.heavy.bound(draws))
         return x.to(self.device, torch.float32)
 
@@ -284,7 +301,10 @@ class SimulationDensity:
         each = torch.stack([flow().log_prob(single) for flow in self.flows])
         flow = each.logsumexp(dim=0) - math.log(len(each))
         distance = self.heavy.distance(standardised)
-        near = (distance < SLACK * self.heavy.radius) & flow.to(x).isfinite()
+        near = distance < SLACK * self.heavy.radius
+        # The broad density would hide that the flow is damaged.
+        tell(near & flow.to(x).isnan(), "log densities", of="the flow")
+        near = near & flow.to(x).isfinite()
         log_prob = torch.logaddexp(
             flow.to(x).masked_fill(~near, -torch.inf) + math.log1p(-HEAVY_SHARE),
             self.heavy.log_prob(distance) + math.log(HEAVY_SHARE),
@@ -323,7 +343,7 @@ def _build(settings: dict[str, Any], dim: int) -> nn.ModuleList:
             transforms=settings["num_transforms"],
             hidden_features=tuple(settings["hidden"]),
         )
-        for _ in range(settings.get("num_flows", 1))
+        for _ in range(settings["num_flows"])
     )
 
 

@@ -20,7 +20,8 @@ from tqdm.auto import tqdm
 
 from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.posteriors.amortized import Amortized
-from ma_sbi.posteriors.priors import pack_prior, unpack_prior
+from ma_sbi.posteriors.priors import pack_prior, stored_prior
+from ma_sbi.posteriors.training import DIVERGED
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.unconstrained import (
     check_simulations,
@@ -28,7 +29,7 @@ from ma_sbi.posteriors.unconstrained import (
     density_at,
     on_real_line,
 )
-from ma_sbi.randomness import seeded
+from ma_sbi.randomness import generator, seeded
 from ma_sbi.saving import read, write
 from ma_sbi.validation import as_count
 
@@ -40,6 +41,8 @@ Decay = Literal["none", "cosine"]
 Sampler = Literal["ancestral", "deterministic"]
 # With so few steps a sampler is quick.
 FEW_STEPS = 50
+# A network that predicts no noise at all has a loss of one.
+LARGEST_LOSS = 10.0
 
 
 def noise_schedule(schedule: Schedule = "paper", num_steps: int = 200) -> Tensor:
@@ -104,6 +107,9 @@ def fit_ddpm(
 
     Returns:
         A posterior with ``sample`` and ``log_prob``.
+
+    Raises:
+        ValueError: If the simulations do not match, or training diverges.
     """
     as_count(epochs, "epochs")
     if decay not in get_args(Decay):
@@ -125,6 +131,7 @@ def fit_ddpm(
             if decay == "cosine":
                 share = (1 + math.cos(math.pi * epoch / epochs)) / 2
                 optimiser.param_groups[0]["lr"] = learning_rate * share
+            losses = []
             for rows in torch.randperm(len(clean), device=device).split(batch_size):
                 noise = torch.randn_like(clean[rows])
                 step = torch.randint(num_steps, (len(rows),), device=device)
@@ -134,6 +141,9 @@ def fit_ddpm(
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
+                losses.append(loss.detach())
+    if not torch.stack(losses).mean() < LARGEST_LOSS:  # of the last epoch; NaN is no loss
+        raise ValueError(DIVERGED.format(learning_rate))
     return DiffusionPosterior(
         network.eval().requires_grad_(requires_grad=False),
         signal,
@@ -158,26 +168,36 @@ def load_ddpm(
         device: Where to sample; torch's default device if None.
 
     Raises:
-        ValueError: If the file holds something else.
+        ValueError: If the file holds something else, or does not fit its header.
+        OSError: If there is no such file.
     """
-    settings, groups = read(path, KIND)
-    if prior is None:
-        prior = unpack_prior(settings.get("prior"), groups.get("prior", {}))
-    prior, to_real = on_real_line(prior, device)
-    state = groups["network"]
-    scales = [
-        Standardise(state[f"{name}.mean"], state[f"{name}.scale"])
-        for name in ("theta_scale", "x_scale")
-    ]
+    saved = read(path, KIND)
+    layers, hidden = saved.count("layers"), saved.count("hidden")
+    scales = []
+    for name in ("theta_scale", "x_scale"):
+        mean = saved.tensor("network", f"{name}.mean", (None,))
+        scale = saved.tensor("network", f"{name}.scale", mean.shape, positive=True)
+        scales.append(Standardise(mean, scale))
+    dim_theta, dim_x = (len(scale.mean) for scale in scales)
+    training_range = TrainingRange.stored(saved, dim_x)
+    signal = saved.tensor("schedule", "signal", (None,), positive=True)
+    if not (signal < 1).all() or not (signal.diff() <= 0).all():
+        saved.refuse("holds a schedule that does not fall from below 1")
+    dim_in = dim_theta + _Denoiser.dim_time + dim_x
+    weights = hidden * (dim_in + dim_theta) + (layers - 2) * hidden**2
+    if layers == 1:
+        weights = dim_in * dim_theta
+    saved.require_weights(["network"], layers=layers, weights=weights)
+    prior, to_real = on_real_line(stored_prior(saved, prior, dim_theta), device)
     with seeded(0):  # draws weights, which are overwritten
-        network = _Denoiser(*scales, layers=settings["layers"], hidden=settings["hidden"])
-    network.load_state_dict(state)
+        network = _Denoiser(*scales, layers=layers, hidden=hidden)
+    saved.fill(network, "network")
     return DiffusionPosterior(
         network.to(default_device(device)).eval().requires_grad_(requires_grad=False),
-        groups["schedule"]["signal"].to(default_device(device)),
+        signal.to(default_device(device)),
         prior=prior,
         to_real=to_real,
-        training_range=TrainingRange(**groups["training_range"]),
+        training_range=training_range,
     )
 
 
@@ -273,13 +293,23 @@ class DiffusionPosterior(Amortized):
         other.steps = nearest.unique().flip(0).tolist()
         return other
 
-    def _draw(self, num_samples: int, x: Tensor) -> Tensor:
+    def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
+        """Draw from a generator of its own: threads need not wait for each other."""
+        rng = generator(seed, x.device)
+        return [self._draw(count, x, rng) for count in counts]
+
+    def _draw(
+        self, num_samples: int, x: Tensor, rng: torch.Generator | None = None
+    ) -> Tensor:
         """Run the reverse process for all draws of all observations at once."""
         condition = self.network.x_scale(x).repeat(num_samples, 1)
         dim_theta = len(self.network.theta_scale.mean)
-        noise = torch.randn(len(condition), dim_theta, device=x.device)
-        reverse = self._ancestral if self.sampler == "ancestral" else self._multistep
-        real_theta = self.network.theta_scale.invert(reverse(noise, condition))
+        noise = torch.randn(len(condition), dim_theta, device=x.device, generator=rng)
+        if self.sampler == "ancestral":
+            theta = self._ancestral(noise, condition, rng)
+        else:
+            theta = self._multistep(noise, condition)
+        real_theta = self.network.theta_scale.invert(theta)
         return self.to_real.inv(real_theta).unflatten(0, (num_samples, len(x)))
 
     def _clean(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
@@ -290,12 +320,19 @@ class DiffusionPosterior(Amortized):
         return (theta - (1 - left).sqrt() * noise) / left.sqrt()
 
     def _adjust(
-        self, theta: Tensor, step: int, following: int, condition: Tensor
+        self,
+        theta: Tensor,
+        step: int,
+        following: int,
+        condition: Tensor,
+        rng: torch.Generator | None,
     ) -> Tensor:
         """Change theta after a step, for guided samplers; nothing to do here."""
         return theta
 
-    def _ancestral(self, theta: Tensor, condition: Tensor) -> Tensor:
+    def _ancestral(
+        self, theta: Tensor, condition: Tensor, rng: torch.Generator | None
+    ) -> Tensor:
         """Sample step by step from the reverse transitions (Ho et al., Eq. 6 and 7)."""
         for step, following in pairwise(self.steps):
             left, left_next = self.signal[step], self.signal[following]
@@ -306,8 +343,8 @@ class DiffusionPosterior(Amortized):
                 + kept.sqrt() * (1 - left_next) * theta
             ) / (1 - left)
             variance = (1 - left_next) / (1 - left) * (1 - kept)
-            theta = mean + variance.sqrt() * torch.randn_like(theta)
-            theta = self._adjust(theta, step, following, condition)
+            theta = mean + variance.sqrt() * standard_normal(theta, rng)
+            theta = self._adjust(theta, step, following, condition, rng)
         return self._clean(theta, 0, condition)
 
     def _multistep(self, theta: Tensor, condition: Tensor) -> Tensor:
@@ -365,7 +402,7 @@ class DiffusionPosterior(Amortized):
             log_density = torch.cat(parts) - self.network.theta_scale.scale.log().sum()
             return log_density.unflatten(0, real_theta.shape[:2])
 
-        return density_at(self.prior, self.to_real, theta, real_log_prob)
+        return self._told(density_at(self.prior, self.to_real, theta, real_log_prob))
 
     def _log_density(self, theta: Tensor, condition: Tensor) -> Tensor:
         """Evaluate rows of standardised theta ``(n, dim_theta)``."""
@@ -405,6 +442,11 @@ class DiffusionPosterior(Amortized):
 
     def __repr__(self) -> str:
         return f"DiffusionPosterior({self.sampler}, {len(self.steps)} steps)"
+
+
+def standard_normal(like: Tensor, rng: torch.Generator | None) -> Tensor:
+    """Draw what ``torch.randn_like`` draws, which takes no generator."""
+    return torch.empty_like(like).normal_(generator=rng)
 
 
 class _Denoiser(nn.Module):

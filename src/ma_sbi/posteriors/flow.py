@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import warnings
-from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +18,10 @@ from sbi.neural_nets import posterior_nn
 from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.posteriors.amortized import Amortized
-from ma_sbi.posteriors.priors import pack_prior, unpack_prior
+from ma_sbi.posteriors.priors import pack_prior, stored_prior
+from ma_sbi.posteriors.training import DIVERGED
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.unconstrained import (
     check_simulations,
@@ -27,13 +30,21 @@ from ma_sbi.posteriors.unconstrained import (
     on_real_line,
 )
 from ma_sbi.randomness import seeded
+from ma_sbi.saved import num_weights
 from ma_sbi.saving import read, write
+from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_count
 
 __all__ = ["FlowPosterior", "fit_flow", "load_flow"]
 
 KIND = "flow"
 NUM_TRANSFORMS = {"nsf": 5, "maf": 8}
+# Nats per parameter by which a flow may be worse than normals that ignore x.
+MOST_LOST = 10.0
+EMBEDDED = (
+    "; if it was trained with an embedding net, pass the same net to load_flow as "
+    "embedding_net="
+)
 
 
 def fit_flow(
@@ -77,6 +88,9 @@ def fit_flow(
 
     Returns:
         A posterior with ``sample`` and ``log_prob``.
+
+    Raises:
+        ValueError: If the simulations do not match, or training diverges.
     """
     if flow not in NUM_TRANSFORMS:
         raise ValueError(f"flow must be one of {sorted(NUM_TRANSFORMS)}, got {flow!r}")
@@ -85,8 +99,11 @@ def fit_flow(
     simulations = check_simulations(prior, theta, x, device)
     settings = {
         "flow": flow,
-        "num_transforms": num_transforms or NUM_TRANSFORMS[flow],
-        "hidden": list(hidden),
+        "num_transforms": as_count(
+            NUM_TRANSFORMS[flow] if num_transforms is None else num_transforms,
+            "num_transforms",
+        ),
+        "hidden": [as_count(width, "hidden") for width in hidden],
     }
     builder = _builder(settings, embedding_net)
     with torch.enable_grad(), seeded(seed, simulations.x.device):
@@ -101,7 +118,7 @@ def fit_flow(
         trainer.append_simulations(simulations.real_theta, simulations.x)
         # sbi always prints when it has converged, and counts epochs in its own way.
         quiet = nullcontext() if show_progress else redirect_stdout(io.StringIO())
-        with quiet, warnings.catch_warnings():
+        with quiet, local_filters(), _diverging(learning_rate):
             warnings.filterwarnings("ignore", message="Maximum number of epochs")
             estimator = trainer.train(
                 training_batch_size=min(batch_size, len(simulations.x) // 2),
@@ -111,6 +128,8 @@ def fit_flow(
                 max_num_epochs=max_epochs - 1,  # sbi trains one epoch more
                 show_train_summary=False,
             )
+    if not trainer.summary["best_validation_loss"][-1] < _worst(simulations.real_theta):
+        raise ValueError(DIVERGED.format(learning_rate))
     if trainer.summary["epochs_trained"][-1] >= max_epochs:
         warnings.warn(
             f"training stopped at max_epochs={max_epochs}, before the held-out loss had "
@@ -143,30 +162,57 @@ def load_flow(
         device: Where to sample; torch's default device if None.
 
     Raises:
-        ValueError: If the file holds something else.
+        ValueError: If the file holds something else, or does not fit its header.
+        OSError: If there is no such file.
     """
-    settings, groups = read(path, KIND)
-    if prior is None:
-        prior = unpack_prior(settings.get("prior"), groups.get("prior", {}))
-    prior, to_real = on_real_line(prior, device)
+    saved = read(path, KIND)
+    settings: dict[str, Any] = {
+        "flow": saved.choice("flow", NUM_TRANSFORMS),
+        "num_transforms": saved.count("num_transforms"),
+        "hidden": saved.counts("hidden"),
+    }
+    dim_theta, dim_x = saved.count("dim_theta"), saved.count("dim_x")
+    training_range = TrainingRange.stored(saved, dim_x)
+    # An embedding net of the user's own decides how wide its output is.
+    shown = dim_x if embedding_net is None else 0
+    widths = [dim_theta + shown, *settings["hidden"], dim_theta]
+    num = settings["num_transforms"]
+    saved.require_weights(
+        ["estimator"],
+        layers=num * (len(widths) - 1),
+        weights=num * num_weights(widths),
+        hint=EMBEDDED,
+    )
+    prior, to_real = on_real_line(stored_prior(saved, prior, dim_theta), device)
     builder = _builder(settings, embedding_net)
     # The builder takes shapes from a batch and draws weights, which are overwritten.
     with seeded(0):
-        estimator = builder(*(torch.randn(2, settings[n]) for n in ("dim_theta", "dim_x")))
-    try:
-        estimator.load_state_dict(groups["estimator"])
-    except RuntimeError as error:
-        raise ValueError(
-            f"{path} does not fit this flow: it was trained with an embedding net, or with "
-            "another one; pass it to load_flow as embedding_net="
-        ) from error
+        estimator = builder(torch.randn(2, dim_theta), torch.randn(2, dim_x))
+    saved.fill(estimator, "estimator", EMBEDDED)
     return FlowPosterior(
         estimator.to(default_device(device)).eval().requires_grad_(requires_grad=False),
         prior=prior,
         to_real=to_real,
-        training_range=TrainingRange(**groups["training_range"]),
+        training_range=training_range,
         settings=settings,
     )
+
+
+@contextmanager
+def _diverging(learning_rate: float) -> Iterator[None]:
+    """Say what sbi's error about NaN means."""
+    try:
+        yield
+    except ValueError as error:
+        if "NaN" not in str(error):
+            raise
+        raise ValueError(DIVERGED.format(learning_rate)) from error
+
+
+def _worst(theta: Tensor) -> float:
+    """Give a loss far above that of a normal density per column of theta ``(n, dim)``."""
+    entropy = column_scale(theta).log() + math.log(2 * math.pi * math.e) / 2
+    return (entropy + MOST_LOST).sum().item()
 
 
 def _builder(settings: dict[str, Any], embedding_net: nn.Module | None) -> Any:
@@ -226,7 +272,7 @@ class FlowPosterior(Amortized):
         theta, x = self._check_density_input(theta, x)
         assert self.prior is not None  # noqa: S101 (every flow knows it)
         real_log_prob = partial(self.estimator.log_prob, condition=x)
-        return density_at(self.prior, self.to_real, theta, real_log_prob)
+        return self._told(density_at(self.prior, self.to_real, theta, real_log_prob))
 
     def __repr__(self) -> str:
         return f"FlowPosterior({type(self.estimator.net).__name__}, dim_x={self.dim_x})"

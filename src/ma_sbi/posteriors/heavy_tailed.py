@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
+
+from ma_sbi.saved import Saved
 
 __all__ = ["HeavyTailed"]
 
@@ -49,6 +52,18 @@ class HeavyTailed:
         log_ball = dim / 2 * math.log(math.pi) - math.lgamma(dim / 2 + 1)
         log_volume = log_ball + dim * radius.log() + values.log().sum() / 2
         return cls(center, whitener, radius, -log_volume - math.log(dim + 1))
+
+    @classmethod
+    def stored(cls, saved: Saved, dim: int, device: torch.device | None) -> HeavyTailed:
+        """Read what was saved with a density of so many columns that vary."""
+        number = partial(saved.tensor, "heavy", dtype=torch.float64)
+        parts = (
+            number("center", (dim,)),
+            number("whitener", (dim, dim)),
+            number("radius", (), positive=True),
+            number("log_peak", ()),
+        )
+        return cls(*(part.to(device) for part in parts))
 
     def distance(self, points: Tensor) -> Tensor:
         """Measure r of points, ``(n, dim)`` to ``(n,)``."""

@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 from torch.distributions import Distribution
 
+from ma_sbi.display.text import shorten
 from ma_sbi.posteriors import density, diffusion, flow, sbi, sbi_files
 from ma_sbi.protocols import AmortizedPosterior
-from ma_sbi.saving import kind_of
+from ma_sbi.saving import kind_of, named, require_file
 
 __all__ = ["PickledPosterior", "load_posterior"]
 
@@ -43,16 +44,20 @@ def load_posterior(
             you wrote yourself.
 
     Raises:
-        ValueError: If the file holds something else, or not its prior, or is a pickle.
+        ValueError: If the file holds something else, or not its prior, does not fit its
+            header, or is a pickle.
+        OSError: If there is no such file.
     """
+    require_file(path)
+    name = named(path)
     if _is_pickle(path):
         if not allow_pickle:
             raise ValueError(
-                f"{path} is a pickle, and reading one can run any code; save the posterior "
+                f"{name} is a pickle, and reading one can run any code; save the posterior "
                 "with from_sbi(posterior).save(path), or, if you wrote the file yourself, "
                 "allow it (--allow-pickle, or load_posterior(path, allow_pickle=True))"
             )
-        return _unpickle(path)
+        return _unpickle(path, name)
     kind = kind_of(path)
     if kind == flow.KIND:
         return flow.load_flow(path, prior, device=device)
@@ -62,9 +67,9 @@ def load_posterior(
         return sbi_files.load_sbi(path, prior, device=device)
     if kind == density.KIND:
         raise ValueError(
-            f"{path} holds a density of simulations, not a posterior; load_density reads it"
+            f"{name} holds a density of simulations, not a posterior; load_density reads it"
         )
-    raise ValueError(f"{path} holds {kind!r}, expected a posterior")
+    raise ValueError(f"{name} holds {shorten(repr(kind))}, expected a posterior")
 
 
 def _is_pickle(path: str | Path) -> bool:
@@ -72,15 +77,20 @@ def _is_pickle(path: str | Path) -> bool:
     with Path(path).open("rb") as file:
         begins = file.read(9)
     if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("data.pkl") for name in archive.namelist())
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return any(one.endswith("data.pkl") for one in archive.namelist())
+        except (zipfile.BadZipFile, NotImplementedError, ValueError):
+            return False  # nor a model: its reader says so
     # A safetensors file may begin with the same byte, but then its header follows.
     return begins.startswith(PICKLE) and not begins.endswith(b"{")
 
 
-def _unpickle(path: str | Path) -> AmortizedPosterior:
+def _unpickle(path: str | Path, name: str) -> AmortizedPosterior:
     warnings.warn(
-        f"{path} is a pickle: reading it can run any code", PickledPosterior, stacklevel=3
+        f"{name} is a pickle: reading it can run any code",
+        PickledPosterior,
+        stacklevel=3,
     )
     try:
         if zipfile.is_zipfile(path):
@@ -89,9 +99,9 @@ def _unpickle(path: str | Path) -> AmortizedPosterior:
             with Path(path).open("rb") as file:
                 held = pickle.load(file)  # noqa: S301 (the caller allowed it)
     except Exception as error:  # (what is in a pickle may fail in any way)
-        raise ValueError(f"{path} cannot be unpickled: {error}") from error
+        raise ValueError(f"{name} cannot be unpickled: {shorten(error)}") from error
     if hasattr(held, "sample_batched"):
         return sbi.from_sbi(held)
     if callable(getattr(held, "sample", None)):
         return held
-    raise ValueError(f"{path} holds a {type(held).__name__}, expected a posterior")
+    raise ValueError(f"{name} holds a {type(held).__name__}, expected a posterior")

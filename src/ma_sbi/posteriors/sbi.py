@@ -12,6 +12,8 @@ from sbi.inference.posteriors.vector_field_posterior import VectorFieldPosterior
 from sbi.utils.sbiutils import Standardize
 from torch import Tensor
 
+from ma_sbi.nan import refuse_weights
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.posteriors.training_range import MomentRange, TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated, Truncated
 
@@ -36,6 +38,9 @@ def from_sbi(
 
     Returns:
         A posterior with ``sample``, and with ``log_prob`` if sbi's has a direct density.
+
+    Raises:
+        ValueError: If it is no sbi posterior, or its weights are not finite.
     """
     if not hasattr(posterior, "sample_batched"):
         raise ValueError(
@@ -53,6 +58,8 @@ class SBIAdapter(Truncated):
     def __init__(self, posterior: Any, x_train: Any = None) -> None:
         self.posterior = posterior
         estimator = _estimator(posterior)
+        # A solver that sbi draws with would look for a step without NaN for ever.
+        refuse_weights(estimator, f"this {type(posterior).__name__}")
         shape = getattr(estimator, "condition_shape", None)
         self.condition_shape = None if shape is None else torch.Size(shape)
         super().__init__(
@@ -71,7 +78,7 @@ class SBIAdapter(Truncated):
         options: dict[str, Any] = {"show_progress_bars": False}
         if isinstance(self.posterior, VectorFieldPosterior):
             options["reject_outside_prior"] = False
-        with warnings.catch_warnings():
+        with local_filters():
             # Draws outside are rejected by this class, so sbi's warning is not needed.
             warnings.filterwarnings("ignore", message=".*outside.*prior")
             return self.posterior.sample_batched(

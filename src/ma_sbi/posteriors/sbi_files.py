@@ -6,6 +6,7 @@ that build it again: the name and the options of ``sbi.neural_nets.posterior_nn`
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,20 @@ from sbi.inference.posteriors.direct_posterior import DirectPosterior
 from sbi.neural_nets import posterior_nn
 from torch.distributions import Distribution
 
-from ma_sbi.posteriors.priors import pack_prior, unpack_prior
+from ma_sbi.display.text import shorten
+from ma_sbi.posteriors.priors import pack_prior, stored_prior
 from ma_sbi.posteriors.sbi import SBIAdapter, from_sbi
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.randomness import seeded
+from ma_sbi.saved import Saved, num_weights
 from ma_sbi.saving import read, write
 
 __all__ = ["KIND", "load_sbi", "save_sbi"]
 
 KIND = "sbi posterior"
+# Options that repeat a part of the network.
+REPEATED = ("num_transforms", "num_blocks")
+MOST_LEAKAGE = 1_000_000
 
 
 def save_sbi(posterior: SBIAdapter, path: str | Path, network: str, **options: Any) -> None:
@@ -51,7 +57,12 @@ def save_sbi(posterior: SBIAdapter, path: str | Path, network: str, **options: A
         "leakage_samples": getattr(posterior, "leakage_samples", 0),
     }
     state = estimator.state_dict()
-    _check_same(estimator, _build(settings, state), settings)
+    rebuilt = _build(settings)
+    try:
+        rebuilt.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(_other_network(settings)) from error
+    _check_same(estimator, rebuilt, settings)
     family, numbers = pack_prior(posterior.prior)
     known = posterior.training_range
     groups = {"training_range": vars(known)} if type(known) is TrainingRange else {}
@@ -72,21 +83,56 @@ def load_sbi(
         prior: The prior it was trained with; that in the file if None.
         device: Where to sample; torch's default device if None.
     """
-    settings, groups = read(path, KIND)
-    if prior is None:
-        prior = unpack_prior(settings["prior"], groups.get("prior", {}))
+    saved = read(path, KIND)
+    settings = _checked_settings(saved)
+    dim_theta, dim_x = (math.prod(settings[name]) for name in ("shape_theta", "shape_x"))
+    prior = stored_prior(saved, prior, dim_theta)
     device = torch.get_default_device() if device is None else torch.device(device)
-    estimator = _build(settings, groups["estimator"]).to(device)
+    try:
+        estimator = _build(settings)
+    except ValueError as error:
+        saved.refuse(f"does not fit its header: {error}")
+    estimator = saved.fill(estimator, "estimator").to(device)
     # sbi draws from the prior to learn its shape.
     with seeded(0):
         posterior = DirectPosterior(estimator, prior, device=str(device))
     adapted = from_sbi(posterior, leakage_samples=settings["leakage_samples"])
-    if "training_range" in groups:
-        adapted.training_range = TrainingRange(**groups["training_range"])
+    if "training_range" in saved.groups:
+        adapted.training_range = TrainingRange.stored(saved, dim_x)
     return adapted
 
 
-def _build(settings: dict[str, Any], state: dict[str, Any]) -> Any:
+def _checked_settings(saved: Saved) -> dict[str, Any]:
+    """Check what the header says, and that its network is no larger than its tensors."""
+    options = saved.setting("options")
+    if not isinstance(options, dict):
+        saved.refuse("has options in its header that are no options of posterior_nn")
+    settings = {
+        "network": saved.setting("network"),
+        "options": options,
+        "shape_theta": saved.counts("shape_theta"),
+        "shape_x": saved.counts("shape_x"),
+        "leakage_samples": saved.count("leakage_samples", least=0, most=MOST_LEAKAGE),
+    }
+    sizes = Saved(saved.name, options, saved.groups)
+    widths = [1]
+    if "hidden_features" in options:
+        several = isinstance(options["hidden_features"], list)
+        widths = sizes.counts("hidden_features") if several else []
+        widths = widths or [sizes.count("hidden_features")]
+    dim = math.prod(settings["shape_theta"]) + math.prod(settings["shape_x"])
+    num = math.prod(sizes.count(one) for one in REPEATED if one in options)
+    # zuko's networks may have one hidden layer; those of others have more.
+    deep = not str(settings["network"]).startswith("zuko") and len(widths) == 1
+    inner = widths[0] ** 2 if deep else num_weights(widths)
+    saved.require_weights(["estimator"], layers=num, weights=num * inner + dim * widths[0])
+    for name, value in options.items():
+        if type(value) is int and name not in ("hidden_features", *REPEATED):
+            saved.require_weights(["estimator"], layers=1, weights=abs(value) * widths[-1])
+    return settings
+
+
+def _build(settings: dict[str, Any]) -> Any:
     options = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in settings["options"].items()
@@ -97,8 +143,7 @@ def _build(settings: dict[str, Any], state: dict[str, Any]) -> Any:
         with seeded(0):
             builder = posterior_nn(settings["network"], **options)
             estimator = builder(*(torch.randn(10, *shape) for shape in shapes))
-        estimator.load_state_dict(state)
-    except (RuntimeError, NotImplementedError, TypeError) as error:
+    except Exception as error:  # sbi's builders refuse in many ways
         raise ValueError(_other_network(settings)) from error
     return estimator.eval().requires_grad_(requires_grad=False)
 
@@ -121,8 +166,8 @@ def _other_network(settings: dict[str, Any]) -> str:
     words = [repr(settings["network"])]
     words += [f"{name}={value!r}" for name, value in settings["options"].items()]
     return (
-        f"posterior_nn({', '.join(words)}) does not build the network of this posterior: "
-        "pass the name and the options that it was trained with to save, such as "
-        "save(path, 'nsf', hidden_features=64). A network with an embedding net, or of "
+        f"posterior_nn({shorten(', '.join(words))}) does not build the network of this "
+        "posterior: pass the name and the options that it was trained with to save, such "
+        "as save(path, 'nsf', hidden_features=64). A network with an embedding net, or of "
         "your own, is code and cannot be saved so"
     )

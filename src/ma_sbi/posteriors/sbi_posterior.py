@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ma_sbi.context import as_entries, distinct, match
 from ma_sbi.correctors.composed import encode
-from ma_sbi.mixture import log_prob_mixture, sample_mixture
+from ma_sbi.mixture import log_prob_corrected, log_prob_mixture, sample_corrected
 from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
 from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_matrix
@@ -68,8 +69,10 @@ class SBIPosterior(NeuralPosterior):
     ) -> Tensor:
         """Draw ``(*sample_shape, batch, dim_theta)`` for a batch of observations."""
         shape = torch.Size(sample_shape)
-        candidates = self.correct(as_matrix(x, "x"))
-        draws = sample_mixture(self.posterior, shape.numel(), candidates)
+        x = as_matrix(x, "x")
+        draws = sample_corrected(
+            self.posterior, shape.numel(), x.shape, lambda rows: self.correct(x[rows])
+        )
         return draws.reshape(*shape, *draws.shape[1:])
 
     def log_prob(
@@ -79,12 +82,17 @@ class SBIPosterior(NeuralPosterior):
         track_gradients: bool = False,  # noqa: FBT001, FBT002 (sbi's signature)
     ) -> Tensor:
         """Evaluate theta ``(n, dim_theta)`` for one observation, shape ``(n,)``."""
-        return self.potential(theta, x, track_gradients=track_gradients)
+        # A copy, as the observation is part of it: threads may ask for different ones.
+        potential = copy.copy(self.potential_fn)
+        potential.set_x(self._x_else_default_x(x))
+        return potential(theta, track_gradients=track_gradients)
 
     def log_prob_batched(self, theta: Tensor, x: Tensor) -> Tensor:
         """Evaluate theta ``(n, batch, dim_theta)`` for a batch of observations."""
-        candidates = self.correct(as_matrix(x, "x"))
-        return log_prob_mixture(self.posterior, theta, candidates)
+        x = as_matrix(x, "x")
+        return log_prob_corrected(
+            self.posterior, theta, x.shape, lambda rows: self.correct(x[rows])
+        )
 
 
 class PackedPosterior(SBIPosterior):

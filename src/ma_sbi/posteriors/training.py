@@ -14,7 +14,9 @@ from tqdm.auto import tqdm
 
 from ma_sbi.validation import as_count, check_positive
 
-__all__ = ["Training"]
+__all__ = ["DIVERGED", "Training"]
+
+DIVERGED = "training diverged at learning_rate={:g}; lower it"
 
 MAX_ROWS = 2_000
 """Most rows evaluated in one pass, to bound memory."""
@@ -52,7 +54,7 @@ class Training:
             held_out: Rows that tell when to stop, shape ``(num_held_out, dim)``.
 
         Raises:
-            RuntimeError: If no epoch ended with a finite loss.
+            ValueError: If no epoch ended with a finite loss.
         """
         average = Average(network)
         optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
@@ -82,7 +84,7 @@ class Training:
                 stacklevel=3,
             )
         if best == math.inf:
-            raise RuntimeError("training diverged; lower learning_rate")
+            raise ValueError(DIVERGED.format(self.learning_rate))
         network.load_state_dict(state)
         network.eval().requires_grad_(requires_grad=False)
 

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ma_sbi.saved import Saved
+from ma_sbi.telling import levels_to_caller, tell
 from ma_sbi.validation import as_matrix, double_device
 
 __all__ = ["MomentRange", "OutsideTrainingRange", "TrainingRange"]
@@ -51,6 +53,13 @@ class TrainingRange:
         radius = slack * (centred @ whitener).norm(dim=1).max()
         return cls(center.float(), whitener.float(), radius.float())
 
+    @classmethod
+    def stored(cls, saved: Saved, dim_x: int) -> TrainingRange:
+        """Read a range that was saved with a posterior."""
+        center = saved.tensor("training_range", "center", (dim_x,))
+        whitener = saved.tensor("training_range", "whitener", (dim_x, dim_x))
+        return cls(center, whitener, saved.tensor("training_range", "radius", ()))
+
     def outside(self, x: Tensor) -> Tensor:
         """Tell which rows of x ``(batch, dim_x)`` lie far outside."""
         whitened = (x - self.center.to(x)) @ self.whitener.to(x)
@@ -59,21 +68,27 @@ class TrainingRange:
     def _length(self, whitened: Tensor) -> Tensor:
         return whitened.norm(dim=1)
 
-    def warn(self, x: Tensor, stacklevel: int = 3) -> None:
+    def warn(self, x: Tensor) -> None:
         """Warn if rows of x ``(batch, dim_x)`` lie far outside."""
-        self.warn_of(self.outside(x), stacklevel + 1)
+        self.warn_of(self.outside(x))
 
-    def warn_of(self, outside: Tensor, stacklevel: int = 3) -> None:
+    def warn_of(self, outside: Tensor) -> None:
         """Warn of the observations that lie far outside, shape ``(batch,)``."""
-        rows = outside.nonzero().flatten().tolist()
-        if rows:
-            warnings.warn(
-                f"{len(rows)} of {len(outside)} observations (first: row {rows[0]}) lie "
-                "far outside the simulations that the posterior was trained on, where its "
-                "draws are unreliable; check the correction, its context and the units",
-                OutsideTrainingRange,
-                stacklevel=stacklevel,
-            )
+
+        def say(parts: list[Tensor]) -> None:
+            everywhere = torch.cat(parts)
+            rows = everywhere.nonzero().flatten().tolist()
+            if rows:
+                warnings.warn(
+                    f"{len(rows)} of {len(everywhere)} observations (first: row {rows[0]}) "
+                    "lie far outside the simulations that the posterior was trained on, "
+                    "where its draws are unreliable; check the correction, its context and "
+                    "the units",
+                    self.category,
+                    stacklevel=levels_to_caller(),
+                )
+
+        tell((id(self), "outside"), outside, say)
 
 
 class MomentRange(TrainingRange):

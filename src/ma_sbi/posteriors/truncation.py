@@ -20,6 +20,7 @@ from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.support import is_bounded, within_support
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import seeded
+from ma_sbi.telling import levels_to_caller
 
 __all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
 
@@ -76,16 +77,18 @@ class DenseTruncated(Truncated):
         with torch.set_grad_enabled(theta.requires_grad):
             log_prob = self._density(theta, x)
         if not is_bounded(self.prior):
-            return log_prob
+            return self._told(log_prob)
         if self.leakage_samples > 0:
             log_prob = log_prob - self._log_acceptance(x)
-        return log_prob.masked_fill(~within_support(self.prior, theta), -torch.inf)
+        inside = within_support(self.prior, theta)
+        return self._told(log_prob.masked_fill(~inside, -torch.inf))
 
     def _log_acceptance(self, x: Tensor) -> Tensor:
         """Estimate the log share of draws inside the support, shape ``(batch,)``."""
         # Optimisers evaluate many theta at one x: the last estimate is cached, by value.
         key = x.cpu().numpy().tobytes()
-        if self._last_acceptance is None or self._last_acceptance[0] != key:
+        last = self._last_acceptance  # one look: another thread may replace it
+        if last is None or last[0] != key:
             rows_per_pass = max(1, MAX_ROWS // self.leakage_samples)
             with torch.no_grad(), seeded(0, x.device):
                 share = [
@@ -95,8 +98,8 @@ class DenseTruncated(Truncated):
             accepted = torch.cat(share, dim=1).float().mean(dim=0)
             # As if at least one draw were inside: the log must stay finite.
             log_share = accepted.clamp(min=1 / self.leakage_samples).log()
-            self._last_acceptance = (key, log_share)
-        return self._last_acceptance[1]
+            last = self._last_acceptance = (key, log_share)
+        return last[1]
 
 
 def sample_truncated(
@@ -121,7 +124,8 @@ def sample_truncated(
         num_proposals: Draws from the prior to resample from after the last round.
 
     Returns:
-        Draws of shape ``(num_samples, batch, dim_theta)``, all inside the support.
+        Draws of shape ``(num_samples, batch, dim_theta)``, all inside the support; NaN
+        where the posterior gives no other.
 
     Raises:
         ValueError: If draws are missing and there is no density to resample by.
@@ -137,6 +141,9 @@ def sample_truncated(
         for part in rows.split(max(1, MAX_ROWS // count)):
             draws = draw(count, x[part])
             inside = within_support(prior, draws)
+            hopeless = draws.isnan().any(dim=2).all(dim=0)
+            kept[:, part[hopeless]] = torch.nan
+            filled[part[hopeless]] = num_samples
             place = inside.cumsum(dim=0) - 1 + filled[part]
             use = inside & (place < num_samples)
             row = part.expand(count, -1)
@@ -156,8 +163,11 @@ def sample_truncated(
         proposals = prior.sample((num_proposals,)).to(kept)
         log_weight = log_prob(proposals[:, None], x[row, None])[:, 0]
         weight = (log_weight - prior.log_prob(proposals)).softmax(dim=0)
-        effective = min(effective, int(1 / weight.square().sum()))
         missing = num_samples - int(filled[row])
+        if weight.isnan().any():  # its density is NaN, or zero throughout the prior
+            kept[num_samples - missing :, row] = torch.nan
+            continue
+        effective = min(effective, int(1 / weight.square().sum()))
         pick = torch.multinomial(weight, missing, replacement=True)
         kept[num_samples - missing :, row] = proposals[pick]
     warnings.warn(
@@ -166,6 +176,6 @@ def sample_truncated(
         "resampled from draws of the prior by the posterior's density, with an effective "
         f"sample size as low as {effective}: such an x is far from the simulations",
         LeakyPosterior,
-        stacklevel=5,
+        stacklevel=levels_to_caller(),
     )
     return kept

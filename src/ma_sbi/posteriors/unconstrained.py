@@ -22,7 +22,7 @@ from torch.distributions import Distribution, Transform
 from ma_sbi.posteriors.support import within_support
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.randomness import seeded
-from ma_sbi.validation import as_matrix
+from ma_sbi.validation import as_matrix, check_precision
 
 __all__ = [
     "Simulations",
@@ -85,6 +85,14 @@ def on_real_line(
             ) from error
 
 
+def _single(values: Any, name: str, **options: Any) -> Tensor:
+    """Convert to single precision what it can hold."""
+    if not (isinstance(values, Tensor) and values.dtype == torch.float32):
+        exact = as_matrix(values, name, dtype=torch.float64, **options | {"device": "cpu"})
+        check_precision(**{name: exact})
+    return as_matrix(values, name, **options)
+
+
 def check_simulations(
     prior: Any, theta: Any, x: Any, device: torch.device | str | None
 ) -> Simulations:
@@ -96,8 +104,8 @@ def check_simulations(
     """
     device = default_device(device)
     prior, to_real = on_real_line(prior, device)
-    theta = as_matrix(theta, "theta", dim=prior.event_shape[0], device=device)
-    x = as_matrix(x, "x", device=device, column=True)
+    theta = _single(theta, "theta", dim=prior.event_shape[0], device=device)
+    x = _single(x, "x", device=device, column=True)
     if len(theta) != len(x):
         raise ValueError(
             f"theta and x must be paired row by row, got {len(theta)} and {len(x)} rows"

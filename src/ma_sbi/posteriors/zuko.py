@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ma_sbi.nan import refuse_weights
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated
 
@@ -28,6 +29,7 @@ def from_zuko(
     """
     if not callable(flow):
         raise ValueError(f"from_zuko expects a conditional flow, got {flow!r}")
+    refuse_weights(flow, f"this {type(flow).__name__}")
     return ZukoAdapter(flow, prior, x_train)
 
 

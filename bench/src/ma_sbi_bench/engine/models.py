@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ma_sbi.writing import write_text, written_whole
 from ma_sbi_bench.engine.cell import Backbone
-from ma_sbi_bench.engine.store import written_whole
+from ma_sbi_bench.engine.leftovers import set_aside
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +26,9 @@ __all__ = ["Models", "fit_backbone"]
 class Models:
     """A cache of trained posteriors, in a folder; each definition is trained once.
 
+    Beside each file is its checksum: a weight that has changed shows nowhere else. Files
+    that were written before there were checksums have none.
+
     Args:
         folder: Folder of the posteriors; made when the first one is trained.
     """
@@ -32,20 +37,68 @@ class Models:
         self.folder = Path(folder)
 
     def has(self, backbone: Backbone) -> bool:
-        """Tell whether a posterior is trained already."""
-        return self._file(backbone).exists()
+        """Tell whether a posterior is trained already, and its file is whole."""
+        return self._file(backbone).exists() and not self.damaged([backbone])
+
+    def damaged(self, backbones: Iterable[Backbone]) -> dict[Path, str]:
+        """Return the files of these posteriors that are damaged, and how."""
+        files = {self._file(one): None for one in backbones}
+        found = {file: _damage(file) for file in files if file.exists()}
+        return {file: how for file, how in found.items() if how}
+
+    def set_aside(self, backbones: Iterable[Backbone]) -> dict[Path, str]:
+        """Move damaged files into a folder ``damaged``, where nothing reads them.
+
+        Returns:
+            Where each of them is now, and how it is damaged.
+
+        Raises:
+            OSError: If one cannot be moved.
+        """
+        return {set_aside(file): how for file, how in self.damaged(backbones).items()}
 
     def posterior(self, backbone: Backbone) -> Any:
         """Read a posterior, after training it if need be."""
         file = self._file(backbone)
-        if not file.exists():
+        if not self.has(backbone):
+            self.set_aside([backbone])
             posterior = train(backbone)
+            # First: who reads meanwhile must not compare a new file with an old checksum.
+            _checksum_file(file).unlink(missing_ok=True)
             with written_whole(file) as unfinished:
                 posterior.save(unfinished)
+                written = _checksum(unfinished)
+            write_text(_checksum_file(file), written)
         return kinds()[backbone.kind][1](file, _world(backbone).prior)
 
     def _file(self, backbone: Backbone) -> Path:
         return self.folder / f"{backbone.key}.posterior"
+
+
+def _damage(file: Path) -> str:
+    """Say how the file of a posterior is damaged; empty if it is not."""
+    from ma_sbi.saving import kind_of
+
+    if not file.is_file():  # to open a pipe would wait for ever
+        return "it is not a plain file"
+    try:
+        kind_of(file)
+        written = _checksum_file(file)
+        if written.is_file() and written.read_text(encoding="utf-8") != _checksum(file):
+            return "its content is not what was written: the checksum is another"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _checksum(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _checksum_file(file: Path) -> Path:
+    return file.with_suffix(".sha256")
 
 
 def fit_backbone(kind: str, **options: Any) -> Callable[..., Any]:
@@ -83,8 +136,11 @@ def kinds() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
         return fit_maf(prior, theta, x, embedding_net=net, **options)
 
     def load_embedded(path: Path, prior: Distribution) -> Any:
-        settings, _ = read(path, "flow")
-        net = _embedding_net(settings["dim_x"], settings["dim_theta"])
+        saved = read(path, "flow")
+        dim_x, dim_theta = saved.count("dim_x"), saved.count("dim_theta")
+        saved.tensor("training_range", "center", (dim_x,))
+        saved.require_weights(["estimator"], layers=1, weights=64 * (dim_x + dim_theta))
+        net = _embedding_net(dim_x, dim_theta)
         return load_flow(path, prior, embedding_net=net)
 
     def fit_nnpe(

@@ -9,7 +9,7 @@ from pathlib import Path
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell
 from ma_sbi_bench.engine.experiment import Experiment
-from ma_sbi_bench.engine.running import Done, Work, cells_in, plan
+from ma_sbi_bench.engine.running import Done, Work, cells_in, models_in, plan
 from ma_sbi_bench.engine.store import Store
 
 __all__ = ["Estimate", "Reproduction"]
@@ -45,10 +45,36 @@ class Reproduction:
             for one in self.experiments
         }
 
+    def damaged(self) -> dict[Path, str]:
+        """Return files of finished cells that are damaged, and how."""
+        return self.store.damaged(self._cells())
+
+    def set_aside(self) -> dict[Path, str]:
+        """Move damaged files, of posteriors too, out of the way of what comes after.
+
+        Returns:
+            Where each of them is now, and how it is damaged.
+
+        Raises:
+            OSError: If one cannot be moved.
+        """
+        moved = self.store.set_aside(self._cells())
+        needed = (
+            backbone
+            for one in self.experiments
+            for cell in one.cells(self.budget)
+            if cell not in self.store
+            for backbone in one.backbones(cell)
+        )
+        return moved | models_in(self.out).set_aside(needed)
+
+    def _cells(self) -> list[Cell]:
+        return [cell for one in self.experiments for cell in one.cells(self.budget)]
+
     def estimate(self, num_workers: int | None) -> Estimate:
         """Make an estimate that knows how long finished cells took."""
         estimate = Estimate(num_workers)
-        cells = {c.key: c for one in self.experiments for c in one.cells(self.budget)}
+        cells = {cell.key: cell for cell in self._cells()}
         rows = self.store.rows(cells.values()).drop_duplicates("key")
         for key, seconds in zip(rows["key"], rows["seconds"], strict=True):
             estimate.add(cells[key], seconds)

@@ -28,7 +28,7 @@ from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.engine.store import Store
 from ma_sbi_bench.engine.workers import Cluster, Processes, ThisProcess
 
-__all__ = ["Done", "Work", "cells_in", "plan", "run"]
+__all__ = ["Done", "FolderIsGone", "Work", "cells_in", "models_in", "plan", "run"]
 
 Workers = ThisProcess | Processes | Cluster
 # A cell whose process dies this often is given up.
@@ -69,12 +69,14 @@ class Work:
 
     def compute(self) -> None:
         """Train the posterior, or run the cell, and write its file."""
+        _require(self.out)
         if isinstance(self.item, Backbone):
             models_in(self.out).posterior(self.item)
             return
         start = time.perf_counter()
         measured = self.experiment.run(self.item, models_in(self.out))
         seconds = time.perf_counter() - start
+        _require(self.out)  # it must not be made again: the other cells were in it
         Store(cells_in(self.out)).write(self.item, measured, seconds)
 
 
@@ -95,6 +97,15 @@ class Done:
     details: str = ""
 
 
+class FolderIsGone(Exception):
+    """The folder of finished cells has vanished during the run."""
+
+
+def _require(out: Path) -> None:
+    if not out.is_dir():
+        raise FolderIsGone(f"the folder {out} is gone, with all that was finished in it")
+
+
 def cells_in(out: Path) -> Path:
     """Return the folder of finished cells."""
     return out / "cells"
@@ -111,17 +122,16 @@ def plan(
     """List the work of an experiment that is left and can be done, posteriors first."""
     out = Path(out).absolute()  # workers may run in another folder
     models = models_in(out)
-    posteriors: dict[str, Work] = {}
+    posteriors: dict[str, Backbone] = {}
     todo = []
     for cell in cells:
         if cell in store or experiment.missing(cell):
             continue
-        needed = experiment.backbones(cell)
-        for one in needed:
-            if not models.has(one):
-                posteriors[one.key] = Work(experiment, one, out)
-        todo.append(Work(experiment, cell, out, tuple(one.key for one in needed)))
-    return [*posteriors.values(), *todo]
+        needed = {one.key: one for one in experiment.backbones(cell)}
+        posteriors |= needed
+        todo.append(Work(experiment, cell, out, tuple(needed)))
+    untrained = (one for one in posteriors.values() if not models.has(one))
+    return [*(Work(experiment, one, out) for one in untrained), *todo]
 
 
 def run(
@@ -142,25 +152,33 @@ def run(
         on_done: Called once for each work that is done or has failed.
 
     Returns:
-        What failed.
+        What failed, or has no file in the end.
 
     Raises:
         ValueError: If the scheduler does not answer.
+        FolderIsGone: If the folder of finished cells vanishes.
     """
     once = {one.item.key: one for one in work}.values()
     ordered = sorted(once, key=lambda one: one.priority, reverse=True)
     workers: Workers = Processes(num_workers) if num_workers else ThisProcess()
     if scheduler:
         workers = Cluster(scheduler)
-    failures = []
+    for out in {one.out for one in ordered}:
+        out.mkdir(parents=True, exist_ok=True)
+    failures: list[Done] = []
+    succeeded: list[Done] = []
     try:
         for done in _all(ordered, workers):
-            if done.error:
-                failures.append(done)
+            _require(done.work.out)
+            (failures if done.error else succeeded).append(done)
             on_done(done)
     finally:
         workers.stop()
-    return failures
+    gone = (one for one in succeeded if not one.work.finished)
+    return [
+        *failures,
+        *(replace(one, error="its file is gone, or damaged") for one in gone),
+    ]
 
 
 def do(work: Work) -> Done:

@@ -2,38 +2,34 @@
 
 A store reads two places: its folder, one JSON file per cell, and the CSV files of finished
 full-budget rows (``bench/results``). What either holds is never computed again. A cell may
-be in any of the CSV files, since experiments share some.
+be in any of the CSV files, since experiments share some. A damaged file costs its own cell;
+a damaged CSV file, which git can restore, is refused.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import platform
 import subprocess
-import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, fields
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from importlib.metadata import version
+from json import dumps
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from ma_sbi.display.text import printable
+from ma_sbi.writing import written_whole
 from ma_sbi_bench.engine.cell import Cell, Measurement
+from ma_sbi_bench.engine.committed import COLUMNS, read_rows, rows_of, write_rows
+from ma_sbi_bench.engine.leftovers import set_aside
+from ma_sbi_bench.engine.records import Record, make_record, read_record
 
-__all__ = ["COLUMNS", "Store", "written_whole"]
+__all__ = ["COLUMNS", "Store"]
 
 PACKAGES = ("ma-sbi", "torch", "sbi", "zuko", "scikit-learn", "numpy", "scipy")
-COLUMNS = [
-    *(known.name for known in fields(Cell)),
-    *("metric", "recipe", "num_draws", "num_cases", "value", "values"),
-    *("seconds", "versions", "commit", "key"),
-]
 TYPES: dict[str, Any] = (
     dict.fromkeys(("version", "seed", "num_calibration", "observation", "regime"), "Int64")
     | {"num_draws": "Int64", "num_cases": "Int64", "value": "float64", "seconds": "float64"}
@@ -45,6 +41,8 @@ TYPES: dict[str, Any] = (
 class Store:
     """Numbers of finished cells.
 
+    A file that is damaged counts as none: its cell is not finished, unless it is committed.
+
     Args:
         folder: Folder of the cells; made when the first one is written.
         results: Folder of committed rows, one CSV per experiment; other CSV files in it are
@@ -54,10 +52,11 @@ class Store:
     def __init__(self, folder: str | Path, results: str | Path | None = None) -> None:
         self.folder = Path(folder)
         self.results = None if results is None else Path(results)
+        # What was read of each file, and which file that was: another one is read again.
+        self._read: dict[str, tuple[tuple[int, ...], Record | str]] = {}
 
     def __contains__(self, cell: Cell) -> bool:
-        key = cell.key
-        return self._file(key).exists() or key in self.committed
+        return self._record(cell.key) is not None
 
     def write(self, cell: Cell, measured: Iterable[Measurement], seconds: float) -> None:
         """Write the numbers of a finished cell, with versions and commit.
@@ -65,18 +64,9 @@ class Store:
         Raises:
             ValueError: If there are none: no row could show that the cell is finished.
         """
-        metrics = [asdict(one) | {"values": _as_text(one.values)} for one in measured]
-        if not metrics or not all(one["values"] for one in metrics):
-            raise ValueError(f"{cell} gave no numbers")
-        record = {
-            "cell": asdict(cell),
-            "measured": metrics,
-            "seconds": round(seconds, 2),
-            "versions": versions(),
-            "commit": commit(),
-        }
+        record = make_record(cell, measured, seconds, versions(), commit())
         with written_whole(self._file(cell.key)) as unfinished:
-            unfinished.write_text(json.dumps(record, indent=1), encoding="utf-8")
+            unfinished.write_text(dumps(record, indent=1), encoding="utf-8")
 
     def rows(self, cells: Iterable[Cell]) -> pd.DataFrame:
         """Return one row per cell and metric, for those cells that are finished.
@@ -84,29 +74,40 @@ class Store:
         Returns:
             Columns ``COLUMNS``; ``values`` holds arrays, ``settings`` dictionaries.
         """
-        found: list[dict[str, Any]] = []
-        for key in dict.fromkeys(cell.key for cell in cells):
-            file = self._file(key)
-            if not file.exists():
-                found += self.committed.get(key, [])
-                continue
-            record = json.loads(file.read_text(encoding="utf-8"))
-            about = {name: record[name] for name in ("seconds", "versions", "commit")}
-            found += [
-                record["cell"] | one | about | {"key": key} for one in record["measured"]
-            ]
-        return _typed(pd.DataFrame(found, columns=COLUMNS))
+        found = [row for key, one in self._records(cells) for row in rows_of(one, key)]
+        rows = pd.DataFrame(found, columns=COLUMNS)
+        for name, kind in TYPES.items():
+            column = rows[name] if kind == "str" else pd.to_numeric(rows[name])
+            rows[name] = column.astype(kind)
+        return rows
 
-    @cached_property
-    def committed(self) -> dict[str, list[dict[str, Any]]]:
-        """The committed rows of every cell, as they are in their file.
+    def damaged(self, cells: Iterable[Cell]) -> dict[Path, str]:
+        """Return the files of these cells that are damaged, and how."""
+        keys = dict.fromkeys(cell.key for cell in cells)
+        found = {self._file(key): self._own(key) for key in keys}
+        return {file: one for file, one in found.items() if isinstance(one, str)}
+
+    def set_aside(self, cells: Iterable[Cell]) -> dict[Path, str]:
+        """Move damaged files into a folder ``damaged``, where nothing reads them.
+
+        Returns:
+            Where each of them is now, and how it is damaged.
 
         Raises:
-            ValueError: If a file has keys of cells and not all columns.
+            OSError: If one cannot be moved.
         """
-        known: dict[str, list[dict[str, Any]]] = {}
+        return {set_aside(file): how for file, how in self.damaged(cells).items()}
+
+    @cached_property
+    def committed(self) -> dict[str, Record]:
+        """The committed records, by key.
+
+        Raises:
+            ValueError: If a file is damaged; the sentence names it and the line.
+        """
+        known: dict[str, Record] = {}
         for file in sorted(self.results.glob("*.csv")) if self.results else ():
-            known = _read_committed(file) | known
+            known = read_rows(file) | known
         return known
 
     def export(self, cells: Iterable[Cell], file: str | Path) -> int:
@@ -115,75 +116,41 @@ class Store:
         Returns:
             The number of rows.
         """
-        rows = self.rows(cells)
-        in_order = partial(json.dumps, sort_keys=True)
-        plain = rows.assign(
-            settings=rows["settings"].map(in_order),
-            versions=rows["versions"].map(in_order),
-            values=rows["values"].map(_as_text),
-            value=rows["value"].map("{:.6g}".format),
-        )
         with written_whole(Path(file)) as unfinished:
-            plain.to_csv(unfinished, index=False, lineterminator="\n")
-        return len(rows)
+            return write_rows(self._records(cells), unfinished)
+
+    def _records(self, cells: Iterable[Cell]) -> Iterator[tuple[str, Record]]:
+        """Give the records of finished cells, each once, with their keys."""
+        for key in dict.fromkeys(cell.key for cell in cells):
+            record = self._record(key)
+            if record is not None:
+                yield key, record
+
+    def _record(self, key: str) -> Record | None:
+        own = self._own(key)
+        return own if isinstance(own, dict) else self.committed.get(key)
+
+    def _own(self, key: str) -> Record | str | None:
+        """Return what the file of a cell holds, or how it is damaged; None if none."""
+        file = self._file(key)
+        try:
+            status = file.lstat()
+        except OSError:
+            return None
+        which = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = self._read.get(key)
+        if known is None or known[0] != which or file.is_symlink():
+            try:
+                found: Record | str | None = read_record(file, key)
+            except ValueError as error:
+                found = str(error)
+            if found is None:
+                return None
+            known = self._read[key] = (which, found)
+        return known[1]
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}.json"
-
-
-def _read_committed(file: Path) -> dict[str, list[dict[str, Any]]]:
-    """Read the rows of each cell; none if the file holds something else."""
-    known: dict[str, list[dict[str, Any]]] = {}
-    with file.open(newline="", encoding="utf-8") as text:
-        reader = csv.DictReader(text)
-        head = set(reader.fieldnames or ())
-        if "key" not in head:
-            return {}
-        if missing := sorted(set(COLUMNS) - head):
-            lacks = f"it has no columns {', '.join(missing)}"
-            raise ValueError(f"{file} is not a file of results: {lacks}")
-        for row in reader:
-            if None in row or None in row.values():
-                line = f"{file}, line {reader.line_num}"
-                raise ValueError(f"{line}: not as many fields as columns")
-            known.setdefault(row["key"], []).append(row)
-    return known
-
-
-@contextmanager
-def written_whole(file: Path) -> Iterator[Path]:
-    """Give a name to write to; it becomes the file when all is written, or never."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # A unique name: two processes, even of two machines, may write the same file.
-    unfinished = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.unfinished")
-    try:
-        yield unfinished
-        # Else a power cut could leave a file that has its name but not its contents.
-        with unfinished.open("rb+") as written:
-            os.fsync(written.fileno())
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _typed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give every column its type, whether it comes from JSON or from CSV."""
-    for name in ("settings", "versions"):
-        known = [json.loads(v) if isinstance(v, str) else v for v in rows[name]]
-        rows[name] = pd.Series(known, dtype=object)
-    values = [np.array([float(one) for one in text.split()]) for text in rows["values"]]
-    rows["values"] = pd.Series(values, dtype=object)
-    # From the values themselves: the column of a CSV file is rounded.
-    rows["num_cases"] = [len(one) for one in values]
-    rows["value"] = [float(one.mean()) for one in values]
-    for name, kind in TYPES.items():
-        column = rows[name] if kind == "str" else pd.to_numeric(rows[name])
-        rows[name] = column.astype(kind)
-    return rows
-
-
-def _as_text(values: Iterable[float]) -> str:
-    return " ".join(f"{value:.6g}" for value in values)
 
 
 @cache
@@ -201,7 +168,7 @@ def commit() -> str:
     Where there is no repository, as on a cluster, ``MA_SBI_COMMIT`` may give it.
     """
     if "MA_SBI_COMMIT" in os.environ:
-        return os.environ["MA_SBI_COMMIT"]
+        return printable(os.environ["MA_SBI_COMMIT"].strip())
     try:
         return subprocess.run(
             ["git", "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"],

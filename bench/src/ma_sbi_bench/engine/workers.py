@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +74,8 @@ class Processes:
         pool = ProcessPoolExecutor(
             1, env=ONE_THREAD, initializer=_end_with, initargs=(os.getpid(),)
         )
-        self._calls[pool] = pool.submit(function, given)
+        with _blocked_interrupts():
+            self._calls[pool] = pool.submit(function, given)
         return self._calls[pool]
 
     def stop(self) -> None:
@@ -80,6 +83,19 @@ class Processes:
         for pool, call in self._calls.items():
             # One that is killed leaves semaphores behind, and a warning about them.
             pool.shutdown(kill_workers=not call.done())
+
+
+@contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Start processes that do not see Ctrl-C: the calling one does, and stops them."""
+    if not hasattr(signal, "pthread_sigmask"):  # not on this system
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with(parent: int) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ma_sbi.posteriors.diffusion import DiffusionPosterior
+from ma_sbi.posteriors.diffusion import DiffusionPosterior, standard_normal
 
 __all__ = ["ContextGuided", "GuidedDiffusion", "PriorGuided", "RatioMixture", "Spread"]
 
@@ -213,7 +213,12 @@ class PriorGuided(GuidedDiffusion):
         return (covariance @ pull[..., None])[..., 0]
 
     def _adjust(
-        self, theta: Tensor, step: int, following: int, condition: Tensor
+        self,
+        theta: Tensor,
+        step: int,
+        following: int,
+        condition: Tensor,
+        rng: torch.Generator | None,
     ) -> Tensor:
         """Take Langevin steps, which correct errors of the reverse step."""
         left = self.signal[following]
@@ -221,5 +226,6 @@ class PriorGuided(GuidedDiffusion):
         for _ in range(self.num_langevin):
             clean = self._clean(theta, following, condition)
             score = (left.sqrt() * clean - theta) / (1 - left)
-            theta = theta + length * score + (2 * length).sqrt() * torch.randn_like(theta)
+            noise = (2 * length).sqrt() * standard_normal(theta, rng)
+            theta = theta + length * score + noise
         return theta

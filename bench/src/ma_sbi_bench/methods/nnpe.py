@@ -79,8 +79,9 @@ class NNPE(RetrainedMethod):
     def save(self, path: str | Path) -> None:
         """Write it to a file, if it was trained on a flow; :func:`load_nnpe` reads it."""
         self.posterior_.save(path)
-        settings, groups = read(path, "flow")
-        write(path, "flow", settings, **groups, standardise=self.standardise_.state_dict())
+        saved = read(path, "flow")
+        standardise = self.standardise_.state_dict()
+        write(path, "flow", saved.settings, **saved.groups, standardise=standardise)
 
 
 def load_nnpe(path: str | Path, prior: Distribution) -> NNPE:
@@ -90,10 +91,14 @@ def load_nnpe(path: str | Path, prior: Distribution) -> NNPE:
         path: The file.
         prior: The prior it was trained with.
     """
-    _, groups = read(path, "flow")
+    saved = read(path, "flow")
     method = NNPE()
     method.posterior_ = load_flow(path, prior)
-    method.standardise_ = Standardise(**groups["standardise"])
+    width = (method.posterior_.dim_x,)
+    method.standardise_ = Standardise(
+        saved.tensor("standardise", "mean", width),
+        saved.tensor("standardise", "scale", width, positive=True),
+    )
     method.prior_, method.dim_x_ = method.posterior_.prior, method.posterior_.dim_x
     return method
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryFile
 
+import pandas as pd
 import typer
 from joblib import cpu_count
 
 from ma_sbi.display.text import printable
+from ma_sbi.writing import check_output
 from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Cell
+from ma_sbi_bench.engine.leftovers import held
 from ma_sbi_bench.engine.reproduction import Reproduction
-from ma_sbi_bench.engine.running import Done, run
+from ma_sbi_bench.engine.running import Done, FolderIsGone, run
 from ma_sbi_bench.engine.workers import connect
 from ma_sbi_bench.report.contents import Report, gather
 from ma_sbi_bench.report.markdown import write_markdown
@@ -107,6 +114,7 @@ def describe() -> None:
 
 def list_cells(asked: Reproduction, *, as_json: bool = False) -> None:
     """Print how many cells of every experiment are finished."""
+    _say_damaged(asked)
     report = _gather(asked)
     counts = [section.counts for section in report.sections]
     if as_json:
@@ -128,6 +136,22 @@ def reproduce(
     as_json: bool = False,
 ) -> int:
     """Run what is left, print ours beside the paper's, and return the exit code."""
+    try:
+        with held(asked.out), _stopped_by_signals():
+            return _reproduce(asked, num_workers, scheduler, as_json=as_json)
+    except KeyboardInterrupt:
+        _say(_how_to_resume(asked), err=True)
+        return INTERRUPTED
+    except (FolderIsGone, OSError) as error:
+        _say(f"ma-sbi reproduce: {error}. The same command starts again.", err=True)
+        return 1
+
+
+def _reproduce(
+    asked: Reproduction, num_workers: int | None, scheduler: str | None, *, as_json: bool
+) -> int:
+    for file, how in asked.set_aside().items():
+        _say(f"Damaged, set aside as {file} and done again: {how}.", err=True)
     for one in _gather(asked).sections:
         if one.missing:
             _say(f"Cells of {one.experiment.name} are skipped: {one.missing}", err=True)
@@ -144,9 +168,6 @@ def reproduce(
                     scheduler=scheduler,
                     on_done=display.update,
                 )
-        except KeyboardInterrupt:
-            _say(_how_to_resume(asked), err=True)
-            return INTERRUPTED
         except ValueError as error:
             if scheduler is None:
                 raise
@@ -175,6 +196,12 @@ def write_report(
     csv: Path | None = None,
 ) -> int:
     """Write what is asked for of finished cells, and return the exit code."""
+    try:
+        _check_outputs(asked, html, markdown, csv)
+    except ValueError as error:
+        _say(f"ma-sbi report: {error}", err=True)
+        return 2
+    _say_damaged(asked)
     report = _gather(asked)
     done = report.provenance
     if done.num_cells and not done.num_finished:
@@ -198,16 +225,89 @@ def write_report(
                     num = asked.store.export(section.cells, file)
                     _say(f"{num} rows are in {file}.")
     except OSError as error:
-        said = f"ma-sbi report: cannot write {error.filename}: {error.strerror}"
-        _say(said, err=True)
+        reason = error.strerror or error
+        _say(f"ma-sbi report: cannot write {error.filename}: {reason}", err=True)
         return 2
     _say(report.conclusion)
     _say(f"{done.num_finished} of {done.num_cells} cells are finished.")
     return _exit_code(report.problems)
 
 
+def _check_outputs(
+    asked: Reproduction, html: Path | None, markdown: Path | None, csv: Path | None
+) -> None:
+    """See that nothing that is read would be replaced, nor finished rows be lost.
+
+    Raises:
+        ValueError: If it would.
+    """
+
+    def read() -> Iterator[Path]:
+        yield from asked.out.rglob("*")
+        yield from () if asked.results is None else asked.results.glob("*.csv")
+
+    if html is not None:
+        check_output(html, read(), "page")
+    if markdown is not None:
+        if html is not None and html.resolve() == markdown.resolve():
+            raise ValueError(f"--html and --markdown name the same file {html}")
+        written = markdown.with_suffix("").rglob("*")
+        pages = [one for one in written if one.suffix in (".md", ".png")]
+        for page in filter(Path.exists, [markdown, *pages]):
+            check_output(page, read(), "page")
+    if csv is not None:
+        for one in asked.experiments:
+            _check_kept(asked, one.cells(asked.budget), csv / f"{one.name}.csv")
+
+
+def _check_kept(asked: Reproduction, cells: Sequence[Cell], file: Path) -> None:
+    """See that a file of rows holds no cell that would not be written again."""
+    if not file.exists():
+        return
+    check_output(file, (), "file of rows")
+    try:
+        held = set(pd.read_csv(file, usecols=["key"], dtype=str)["key"])
+    except ValueError as error:
+        raise ValueError(f"{file} is not a file of results: name another folder") from error
+    lost = [one for one in cells if one.key in held and one not in asked.store]
+    if lost:
+        raise ValueError(
+            f"{file} holds {len(lost)} finished cells that are not in {asked.out}, and "
+            "would lose them: name another folder by --csv, or leave --fresh out"
+        )
+
+
 def _gather(asked: Reproduction) -> Report:
     return gather(asked.experiments, asked.budget, asked.store)
+
+
+def _say_damaged(asked: Reproduction) -> None:
+    for file, how in asked.damaged().items():
+        said = f"{file} is damaged and does not count: {how}. "
+        _say(f"{said}ma-sbi reproduce sets it aside and does it again.", err=True)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Stop as after Ctrl-C when the process is asked to end: nothing is left behind."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    known = {}
+    if threading.current_thread() is threading.main_thread():
+        asked = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+        # What somebody has set, such as nohup, stays.
+        known = {
+            one: signal.signal(one, stop)
+            for one in asked
+            if one is not None and signal.getsignal(one) is signal.SIG_DFL
+        }
+    try:
+        yield
+    finally:
+        for one, before in known.items():
+            signal.signal(one, before)
 
 
 def _how_to_resume(asked: Reproduction) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from ma_sbi.display.text import printable
+from ma_sbi.writing import write_text, written_whole
 from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report
 from ma_sbi_bench.report.tables import Table
 
@@ -62,7 +63,7 @@ def write_markdown(report: Report, path: Path) -> None:
 
 def _write(path: Path, title: str, parts: list[str]) -> None:
     text = "\n\n".join([f"# {_plain(title)}", *filter(None, parts)])
-    path.write_text(f"{text}\n", encoding="utf-8")
+    write_text(path, f"{text}\n")
 
 
 def _block(block: Block, folder: Path, links: Mapping[str, str] | None = None) -> str:
@@ -80,9 +81,14 @@ def _block(block: Block, folder: Path, links: Mapping[str, str] | None = None) -
 def _figure(drawn: Drawn, folder: Path) -> str:
     name = re.sub(r"\W+", "_", drawn.name).strip("_")
     file = Path("figures") / f"{name}.png"
-    drawn.figure.savefig(
-        folder / file, dpi=120, bbox_inches="tight", metadata={"Software": None}
-    )
+    with written_whole(folder / file) as unfinished:
+        drawn.figure.savefig(
+            unfinished,
+            format="png",
+            dpi=120,
+            bbox_inches="tight",
+            metadata={"Software": None},
+        )
     caption = _plain(drawn.caption)
     return f"![{caption}]({file.as_posix()})\n\n*{caption}*"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import ma_sbi
 from ma_sbi.display.drawing import page_style, svg
 from ma_sbi.display.html import document, text
+from ma_sbi.writing import write_text
 from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report, Section
 from ma_sbi_bench.report.tables import Column, Entry, Table
 
@@ -40,7 +41,7 @@ def write_page(report: Report, path: Path) -> None:
     )
     title = f"ma-sbi: {report.title}"
     page = document(title, "\n".join(parts), style=style, script=script)
-    path.write_text(page, encoding="utf-8")
+    write_text(path, page)
 
 
 def _section(section: Section, heading: str) -> str:

@@ -35,12 +35,13 @@ def render_report(report: Report) -> RenderableType:
     """Lay out everything but figures; the summary comes last, where a terminal stops."""
     parts: list[RenderableType] = []
     for section in report.shown:
-        parts.append(Text(report.heading(section), style="bold underline"))
+        parts.append(Text(printable(report.heading(section)), style="bold underline"))
         parts += [*_render(section.blocks(figures=False)), Text("")]
     parts.append(Text(report.title, style="bold"))
     parts += _render([*report.overview, *report.headline])
     parts.append(Text("Every page that ma-sbi report writes says how a verdict is made."))
-    parts += [Text(f"{name}: {fact}") for name, fact in report.provenance.facts.items()]
+    facts = report.provenance.facts.items()
+    parts += [Text(printable(f"{name}: {fact}")) for name, fact in facts]
     return Group(*parts)
 
 

@@ -1,0 +1,209 @@
+"""Columns of csv, tsv and parquet files, arrays of npz files.
+
+Reading a file cannot run code, and costs no more than the file declares: arrays of Python
+objects are refused, not unpickled, and what declares to be huge is refused unread. Cells of
+a table are texts: what they mean is not decided here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import math
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ma_sbi.display.text import shorten
+
+__all__ = ["READERS", "look_at"]
+
+# A check takes 20,000 rows at most: no table of more is needed, or can be held twice.
+MOST_BYTES = 2**30
+HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def look_at(path: Path) -> Callable[[Path], Mapping[str, Any]]:
+    """Find the reader of a file, before anything of it is read.
+
+    Raises:
+        ValueError: If it is not there, no plain file, of an unknown format, empty or huge.
+    """
+    if not path.exists():
+        what = "is a link to nothing" if path.is_symlink() else ""
+        raise ValueError(f"{path} {what}" if what else f"there is no file {path}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, expected a file")
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or a device, expected a file")
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(
+            f"{path.name} ends in {path.suffix or 'nothing'!r}; known are "
+            f"{', '.join(READERS)}"
+        )
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path.name} is empty")
+    _check_size(path.stat().st_size, path.name)
+    return reader
+
+
+def _check_size(num_bytes: int, name: str) -> None:
+    if num_bytes > MOST_BYTES:
+        raise ValueError(
+            f"{name} holds {num_bytes / 2**30:.1f} GiB, more than a check can use "
+            f"({MOST_BYTES // 2**30} GiB): save fewer rows, or only the columns of x and "
+            "of the context"
+        )
+
+
+def _read_table(path: Path, separator: str, words: str) -> dict[str, np.ndarray]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            found = list(csv.reader(file, delimiter=separator, strict=True))
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path.name} is not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from error
+    except csv.Error as error:
+        raise ValueError(f"{path.name} is not a table with {words}: {error}") from error
+    # A blank line is no row.
+    rows = [row for row in found if len(row) > 1 or "".join(row).strip()]
+    if not rows:
+        raise ValueError(f"{path.name} holds no columns")
+    names = [name.strip() for name in rows[0]]
+    if len(names) == 1 and re.search(r"[;,\t]", names[0]):
+        raise ValueError(
+            f"{path.name} is not separated by {words}: a csv has commas, a tsv has tabs"
+        )
+    _check_names(names, path)
+    for place, row in enumerate(rows[1:]):
+        # A cell that is missing at the end may be a row that was cut.
+        if len(row) != len(names):
+            raise ValueError(
+                f"{path.name} is not a table with {words}: row {place} has {len(row)} "
+                f"cells, the header {len(names)} (the first row is 0)"
+            )
+    _check_rows(len(rows) - 1, names)
+    columns = zip(*rows[1:], strict=True)
+    return {
+        name: np.array(column, dtype=object)
+        for name, column in zip(names, columns, strict=True)
+    }
+
+
+def _check_names(names: list[str], path: Path) -> None:
+    twice = next((one for one, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"the column {shorten(twice)!r} occurs twice in {path.name}")
+
+
+def _check_rows(num_rows: int, names: list[str]) -> None:
+    if num_rows == 0:
+        listed = ", ".join(shorten(name) for name in names[:20])
+        raise ValueError(f"the table has columns ({listed}) but no rows")
+
+
+def _read_parquet(path: Path) -> dict[str, Any]:
+    import pandas as pd
+
+    _check_size(_declared_by_parquet(path), path.name)
+    try:
+        table = pd.read_parquet(path)
+    except ImportError as error:
+        raise ValueError(
+            "reading parquet needs pyarrow: pip install 'ma-sbi[parquet]', or save the "
+            "table as csv"
+        ) from error
+    except Exception as error:  # noqa: BLE001 (each engine has errors of its own)
+        said = shorten(error, 200)
+        raise ValueError(f"{path.name} is not a parquet file: {said}") from error
+    names = [str(name).strip() for name in table.columns]
+    _check_names(names, path)
+    _check_rows(len(table), names)
+    return {name: table.iloc[:, place] for place, name in enumerate(names)}
+
+
+def _declared_by_parquet(path: Path) -> int:
+    """Count the bytes of a table of numbers of that size; 0 if it cannot be told."""
+    # What is wrong with the file is said when it is read.
+    with contextlib.suppress(Exception):
+        from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
+
+        found = read_metadata(path)
+        return 8 * found.num_rows * found.num_columns
+    return 0
+
+
+class _Archive(Mapping[str, np.ndarray]):
+    """The arrays of an npz file, each read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.infolist()
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+            raise ValueError(f"{path.name} is not an npz file, or is damaged") from error
+        names = [member.filename.removesuffix(".npy") for member in members]
+        _check_names(names, path)
+        self._members = dict(zip(names, members, strict=True))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members  # without reading it
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        member = self._members[name]
+        _check_size(member.file_size, shorten(name))
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                with archive.open(member) as file:
+                    _check_header(file, member.file_size)
+                with archive.open(member) as file:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
+            return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+        except Exception as error:  # (what is damaged may fail in any way)
+            raise ValueError(
+                f"the array {shorten(name)} cannot be read: {shorten(error, 250)}"
+            ) from error
+
+
+def _check_header(file: IO[bytes], size: int) -> None:
+    """Refuse what is no array of numbers or texts, or of another size than it declares."""
+    if file.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+        raise ValueError("it is no array of numpy")
+    version = tuple(file.read(2))
+    if version not in HEADERS:
+        raise ValueError("it is a record, or of an unknown version")
+    shape, _, dtype = HEADERS[version](file)
+    if dtype.hasobject:
+        raise ValueError(
+            "it holds Python objects, which only pickle could read, and pickle can run "
+            "code; save texts as numpy.array(texts, dtype=str), numbers as floats"
+        )
+    declared = math.prod(shape) * dtype.itemsize
+    if declared != size - file.tell():
+        raise ValueError(f"it declares {declared} bytes and holds {size - file.tell()}")
+
+
+READERS: dict[str, Callable[[Path], Mapping[str, Any]]] = {
+    ".npz": _Archive,
+    ".csv": partial(_read_table, separator=",", words="commas"),
+    ".tsv": partial(_read_table, separator="\t", words="tabs"),
+    ".parquet": _read_parquet,
+}

@@ -1,0 +1,77 @@
+"""Saying once what concerns rows that are worked through in blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+__all__ = ["levels_to_caller", "tell", "told_together", "untold"]
+
+PACKAGE = Path(__file__).parent
+Say = Callable[[list[Any]], None]
+
+# What is to be said, and its parts; None where things are said at once. Each thread has
+# its own.
+_pending: ContextVar[dict[Hashable, tuple[Say, list[Any]]] | None] = ContextVar(
+    "pending", default=None
+)
+
+
+def tell(key: Hashable, part: Any, say: Say) -> None:
+    """Say something of some rows, at once or together with that of other blocks.
+
+    Args:
+        key: What has the same key is said together.
+        part: What was found of these rows.
+        say: Says it, given the parts of all blocks in order.
+    """
+    pending = _pending.get()
+    if pending is None:
+        say([part])
+    else:
+        pending.setdefault(key, (say, []))[1].append(part)
+
+
+@contextmanager
+def told_together() -> Iterator[None]:
+    """Keep what is told of blocks, and say it of all of them at the end."""
+    if _pending.get() is not None:  # part of a larger call, or of one that stays silent
+        yield
+        return
+    pending: dict[Hashable, tuple[Say, list[Any]]] = {}
+    token = _pending.set(pending)
+    try:
+        yield
+    finally:
+        _pending.reset(token)
+    for say, parts in pending.values():
+        say(parts)
+
+
+@contextmanager
+def untold() -> Iterator[None]:
+    """Say nothing: the caller does."""
+    token = _pending.set({})
+    try:
+        yield
+    finally:
+        _pending.reset(token)
+
+
+def levels_to_caller() -> int:
+    """Count the frames up to the first that is not of this package, for a warning."""
+    level, frame = 0, sys._getframe()
+    while frame.f_back is not None and _is_ours(frame):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _is_ours(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file == contextlib.__file__ or PACKAGE in Path(file).parents
