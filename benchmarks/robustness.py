@@ -14,6 +14,7 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from dataclasses import asdict, dataclass
@@ -22,6 +23,7 @@ from pathlib import Path
 CSV = Path(__file__).parent / "results" / "robustness.csv"
 PAGE = Path(__file__).parents[1] / "docs" / "how_to" / "robustness.md"
 MOST_MEGABYTES = 2048
+NUM_KILLS = 10
 
 
 @dataclass(frozen=True)
@@ -250,11 +252,104 @@ LOADS = {
     ),
 }
 
-# Kills, crafted model files, hostile tables and damaged stores join here, each as a
-# function that yields a Row for every case of its registry.
-PARTS = {"threads": threads, "load": load}
+
+def in_folders(part, cases, holds):
+    """Try each case of a registry in a folder of its own, and count by what it is of.
+
+    Args:
+        part: Table of the rows.
+        cases: What each case is of, by name.
+        holds: Takes a name and an empty folder, and tells whether it held.
+    """
+    warnings.simplefilter("ignore")
+    for kind in dict.fromkeys(cases.values()):
+        start, names = time.process_time(), [one for one in cases if cases[one] == kind]
+        held = 0
+        for name in names:
+            with tempfile.TemporaryDirectory() as folder:
+                held += bool(holds(name, Path(folder)))
+        yield Row(part, kind, len(names), held, time.process_time() - start)
+
+
+def crafted_models():
+    """Load model files that claim what is not so."""
+    from tests.crafted_models import make, names, refusal
+
+    def holds(name, folder):
+        crafted = make(name, folder)
+        return str(crafted.path) in (refusal(crafted) or "")
+
+    return in_folders("crafted", {name: name.partition(": ")[0] for name in names()}, holds)
+
+
+def hostile_tables():
+    """Read tables that are no tables, or whose cells look like something else."""
+    import pandas as pd
+
+    from ma_sbi.checking.files import read_observations
+    from tests import hostile_tables as known
+
+    registries = {
+        "contexts that look like numbers": known.CONTEXTS,
+        "numbers that are none": known.NUMBERS,
+        "odd members of an npz": known.ARRAYS,
+        "files that are no tables": known.FILES,
+    }
+
+    def holds(name, folder):
+        case = known.CASES[name]
+        try:
+            read = read_observations(case.write(folder), **case.options)
+        except ValueError as error:
+            return case.refused and case.refused in str(error)
+        found = [None if pd.isna(one) else one for one in read.context.unique()]
+        return not case.refused and (case.context is None or found == list(case.context))
+
+    kinds = {name: kind for kind, cases in registries.items() for name in cases}
+    return in_folders("hostile", kinds, holds)
+
+
+def damaged_stores():
+    """Damage finished cells and committed rows, and go on."""
+    from bench.tests.engine.damaged_stores import CASES, try_case
+
+    def holds(name, folder):
+        outcome, said = try_case(name, folder)
+        return outcome == CASES[name].expected and CASES[name].said in said
+
+    words = {"cell": "files of finished cells", "rows": "committed rows"}
+    kinds = {name: words[name.partition(": ")[0]] for name in CASES}
+    return in_folders("damaged", kinds, holds)
+
+
+def kills():
+    """Kill a run at random times, and compare its numbers with one left alone."""
+    from bench.tests.engine.killed_runs import kill_and_resume
+
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            held = len(kill_and_resume(Path(folder), NUM_KILLS, seed=0))
+        except AssertionError as error:
+            print(error, file=sys.stderr)
+            held = 0
+    yield Row("kills", "kill -9 of a run", NUM_KILLS, held, time.process_time() - start)
+
+
+PARTS = {
+    "threads": threads,
+    "crafted": crafted_models,
+    "hostile": hostile_tables,
+    "damaged": damaged_stores,
+    "kills": kills,
+    "load": load,
+}
 HEADS = {
     "threads": ("sampler", "draws from eight threads", "equal to those of one thread"),
+    "crafted": ("of a", "model files", "refused in a sentence that names the file"),
+    "hostile": ("tables with", "tried", "refused, or read as they are"),
+    "damaged": ("damage to", "tried", "as it should be"),
+    "kills": ("what", "tried", "same numbers, nothing left behind"),
     "load": ("what", "seconds", "peak memory, MB"),
 }
 
