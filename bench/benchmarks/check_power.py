@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 from torch.distributions import MultivariateNormal
 
-from ma_sbi.choosing.exchange import exchange_p_value
+from ma_sbi.choosing.exchange import exchange_test
 from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.noise import find_noise
 from ma_sbi.choosing.outliers import find_outliers
@@ -182,7 +182,7 @@ def noise(rows, x_obs, x_sim):
 
 def exchange(rows, x_obs):
     x_sim = torch.stack([again(rows), again(rows)], dim=1)
-    few = exchange_p_value(x_obs, x_sim[:, :1], rows.features, rows.seed)
+    few = exchange_test(x_obs, x_sim[:, :1], rows.features, rows.seed).p_value
     return {"no further simulation": few <= THRESHOLDS.exchange}
 
 

@@ -346,3 +346,14 @@ def test_x_sim_that_never_varies_is_said_to_be_at_one_setting():
     assert "the same in every row" in answer.reasons[0]
     assert "several runs for each row" in answer.reasons[0]
     assert any("Several simulations" in one for one in answer.advice.collect)
+
+
+def test_a_control_run_is_not_moved_to_the_middle_of_the_prior():
+    rng = torch.Generator().manual_seed(0)
+    at_one = 1.5 + NOISE * torch.randn(2, 400, 2, generator=rng)
+    prior = torch.randn(2000, 2, generator=rng)
+    pool = prior + NOISE * torch.randn(2000, 2, generator=rng)
+    answer = ma_sbi.check(
+        at_one[0], ["a", "b"] * 200, x_sim=at_one[1], simulations=pool, seed=0
+    )
+    assert answer.corrector is None, answer

@@ -8,6 +8,7 @@ import pytest
 from ma_sbi.checking.facts import Change, Facts, Share
 from ma_sbi.checking.judging import Score
 from ma_sbi.checking.verdict import VERDICTS, decide
+from ma_sbi.choosing.exchange import Exchange
 
 FINE = Facts(
     num_rows=400,
@@ -189,3 +190,21 @@ def test_rows_that_have_to_be_mended_get_no_code():
     advice = decide(replace(FINE, problems=("Columns are in different orders.",))).advice
     assert advice.code == ""
     assert str(advice).startswith("What to use: nothing yet: the rows have to be mended")
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [
+        (Exchange(0.001, 0.24), "do not use"),
+        (Exchange(0.04, 0.24), "use"),  # may be chance
+        (Exchange(0.001, 0.001), "use"),  # not perfect, but nearer than before
+    ],
+)
+def test_rows_that_differ_more_from_their_simulations_than_before_are_vetoed(
+    after, verdict
+):
+    decision = decide(replace(FINE, places=(Exchange(0.004, 0.003), after)))
+    assert decision.verdict == verdict
+    if verdict == "do not use":
+        said = "distance 0.003 before, 0.24 after, p = 0.001"
+        assert any(said in reason for reason in decision.reasons)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ma_sbi.checking.judging import Judgement, Option, Score
+from ma_sbi.checking.judging import Judgement, Option, Score, exchanges
+from ma_sbi.choosing.exchange import Exchange
 from ma_sbi.diagnostics.diagnostic import Skipped
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
@@ -74,6 +75,8 @@ class Facts:
         noise_told: Whether noise of x_sim could be told from departure.
         likeness: P-values of observations being simulations.
         mmd: Distance between observations and simulations.
+        places: How observations differ from simulations of their rows, before and after
+            the correction.
         coverage: How often regions contain the truth.
         predicted: P-value of the observations under the corrected posterior's predictions.
         outside: Share of corrected observations outside the posterior's training range.
@@ -113,6 +116,7 @@ class Facts:
     noise_told: bool = True
     likeness: Change = Change()
     mmd: Change = Change()
+    places: tuple[Exchange, Exchange] | None = None
     coverage: Share | None = None
     predicted: float | None = None
     outside: float | None = None
@@ -128,8 +132,10 @@ class Facts:
 # Nats per row: what a correction must gain to count although chance is not ruled out, and
 # what it may lose on the rows that it makes worse to count as harmless.
 LARGE_GAIN = 0.25
-# What it must gain by two standard errors where the judge assumes a prior that seems wrong.
+# What it must gain by two standard errors where the judge assumes a prior that seems wrong,
+# and where it is x_sim with noise of its own, which can be evened out.
 GAIN_ELSEWHERE = 0.1
+GAIN_BY_NOISE = 0.05
 HARMLESS = 0.005
 
 
@@ -141,8 +147,9 @@ def choose(judgement: Judgement) -> Option | None:
     Where rows are no pairs, what is common to all may be another population, which is no
     reason for a correction. Without pairs or true parameters, what differs between
     contexts may be theta: at most the common part is chosen. Where theta seems to come
-    from another population than the prior, which the judge assumes, the gain must be
-    larger. Where observations may be further simulations of their rows, nothing departs.
+    from another population than the prior, which the judge assumes, or rows are judged by
+    x_sim with noise of its own, the gain must be larger. Where observations may be further
+    simulations of their rows, nothing departs.
     """
     if judgement.is_population or judgement.is_exchangeable:
         return None
@@ -153,6 +160,8 @@ def choose(judgement: Judgement) -> Option | None:
     gain = best.gain
     if judgement.is_elsewhere:
         return best if gain.low > GAIN_ELSEWHERE else None
+    if judgement.is_blurred:
+        return best if gain.low > GAIN_BY_NOISE else None
     clear = gain.low > 0 or gain.mean > max(gain.error, LARGE_GAIN)
     harmless = best.lost < HARMLESS and (gain.mean > 0 or judgement.num_outliers > 0)
     return best if clear or harmless else None
@@ -192,6 +201,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             if judgement.is_exchangeable
             else None,
             "chosen": None if chosen is None else chosen.name,
+            "places": None if chosen is None else exchanges(judgement, chosen),
             "gain": best.gain,
             "adds": judgement.adds,
             "perfect": judgement.perfect,

@@ -20,7 +20,8 @@ from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.choosing import NotPaired
-from ma_sbi.choosing.exchange import exchange_p_value
+from ma_sbi.choosing.calibration import Simulations
+from ma_sbi.choosing.exchange import Exchange, exchange_test
 from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.fit import plan_corrector
 from ma_sbi.choosing.pairing import Pairing
@@ -39,7 +40,7 @@ from ma_sbi.protocols import Context, Corrections, has_density
 from ma_sbi.randomness import derive, seeded
 from ma_sbi.scaling import column_scale
 
-__all__ = ["CommonCorrector", "Judgement", "Option", "Score", "judge"]
+__all__ = ["CommonCorrector", "Judgement", "Option", "Score", "exchanges", "judge"]
 
 NUM_FOLDS = 5
 # Rows that are judged, and rows that each fit of a fold learns from.
@@ -192,6 +193,11 @@ class Judgement:
         )
 
     @property
+    def is_blurred(self) -> bool:
+        """Whether rows are judged by x_sim that has noise of its own."""
+        return self.plan.data.noise.found and self.scored_by == SimulatedData.words
+
+    @property
     def is_elsewhere(self) -> bool:
         """Whether theta seems to come from another population than the prior.
 
@@ -309,12 +315,30 @@ def _compare(
         Score.of(gains["perfect"], groups) if "perfect" in gains else None,
         len(judged),
         len(subject.x_obs) - len(plan.kept),
-        unjudged and subject.x_sim is not None and subject.simulations is None,
+        unjudged and subject.x_sim is not None and _is_population(subject),
         unjudged,
         _elsewhere(subject, target) if isinstance(target, Parameters) else None,
         _exchange(plan) if data.paired and (noise.found or not told) else None,
         told,
     )
+
+
+def _is_population(subject: Subject) -> bool:
+    """Tell whether x_sim may be of other parameters than simulations from the prior.
+
+    So may x_obs be then. What it has in common with x_sim is no departure, nor what differs
+    from the simulations, such as those of a control run at one setting.
+    """
+    if subject.simulations is None:
+        return True
+    pool = Simulations.read(subject.simulations)
+    assert pool is not None  # noqa: S101 (some are given)
+    x_sim = _simulated(subject)
+    if subject.groups is not None:
+        # Rows of a group may share their theta.
+        x_sim = x_sim[np.unique(subject.groups, return_index=True)[1]]
+    p_value = energy_p_value(x_sim, pool.x, derive(subject.seed, "population"))
+    return p_value <= THRESHOLDS.leak_found
 
 
 def _is_noiseless(subject: Subject, held: CorrectedRows) -> bool:
@@ -343,11 +367,38 @@ def _exchange(plan: Plan) -> float:
     """
     data = plan.data
     features = describe(data.entries)
-    p_value = exchange_p_value(data.x_obs, data.x_sim, features, plan.seed)
+    p_value = exchange_test(data.x_obs, data.x_sim, features, plan.seed).p_value
     if data.x_sim.shape[1] == 1 or p_value > THRESHOLDS.exchange:
         return p_value
-    with_one = exchange_p_value(data.x_obs, data.x_sim[:, :1], features, plan.seed)
+    with_one = exchange_test(data.x_obs, data.x_sim[:, :1], features, plan.seed).p_value
     return with_one if with_one > THRESHOLDS.exchange_with_one else p_value
+
+
+def exchanges(judgement: Judgement, option: Option) -> tuple[Exchange, Exchange] | None:
+    """Compare observations with simulations of their rows, before and after a correction.
+
+    What only evens out noise of x_sim makes observations vary less than simulations do.
+
+    Args:
+        judgement: What options gain.
+        option: The one to look at.
+
+    Returns:
+        Both; None if there are no pairs.
+    """
+    plan = judgement.plan
+    data = plan.data
+    if not data.paired:
+        return None
+    kept = np.isin(option.held_out.rows, plan.kept)
+    rows = np.searchsorted(plan.kept, option.held_out.rows[kept])
+    x_sim, features = data.x_sim[rows], describe(data.entries)[rows]
+    drawn = option.held_out.draw(derive(plan.seed, "exchange"))[torch.from_numpy(kept)]
+    before, after = (
+        exchange_test(x, x_sim, features, plan.seed)
+        for x in (data.x_obs[rows], drawn.to(x_sim))
+    )
+    return before, after
 
 
 def _elsewhere(subject: Subject, target: Parameters) -> float | None:

@@ -261,6 +261,15 @@ def _worse(facts: Facts) -> list[str]:
                 f"But 80 % regions contain the truth in {covered.after:.0%} of rows after "
                 f"it, and in {covered.before:.0%} before: it is not advised."
             )
+    if facts.places is not None:
+        first, then = facts.places
+        farther = then.distance > 2 * max(first.distance, 0.0) + THRESHOLDS.mmd_worse
+        if farther and then.p_value <= THRESHOLDS.exchange:
+            found.append(
+                "But corrected observations differ more from simulations of their rows "
+                f"than before (distance {first.distance:.2g} before, {then.distance:.2g} "
+                f"after, p = {then.p_value:.2g}): it is not advised."
+            )
     before, after, p_value = facts.mmd.before, facts.mmd.after, facts.likeness.after
     if before is None or after is None or p_value is None:
         return found

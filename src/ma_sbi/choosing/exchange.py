@@ -7,6 +7,8 @@ own, which makes a correction towards x_sim look good that is none.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -14,14 +16,26 @@ from ma_sbi.choosing.features import basis_of
 from ma_sbi.choosing.independence import normal_scores
 from ma_sbi.randomness import derive, generator
 
-__all__ = ["exchange_p_value"]
+__all__ = ["Exchange", "exchange_test"]
 
 NUM_EXCHANGES = 1999
 
 
-def exchange_p_value(
+class Exchange(NamedTuple):
+    """How observations differ from simulations of their rows.
+
+    Attributes:
+        p_value: Of the test that they can change places.
+        distance: By how much more than by chance they differ, in means and squares.
+    """
+
+    p_value: float
+    distance: float
+
+
+def exchange_test(
     x_obs: Tensor, x_sim: Tensor, features: Tensor, seed: int | None = None
-) -> float:
+) -> Exchange:
     """Test whether observations can change places with simulations of their rows.
 
     The test is exact, whatever the distribution: under the hypothesis each of the values
@@ -38,7 +52,7 @@ def exchange_p_value(
         >>> import torch
         >>> x = torch.randn(200, 3, 2, generator=torch.Generator().manual_seed(0))
         >>> shift = torch.tensor([0.5, 0.0])
-        >>> exchange_p_value(x[:, 0] + shift, x[:, 1:], torch.ones(200, 1), seed=0)
+        >>> exchange_test(x[:, 0] + shift, x[:, 1:], torch.ones(200, 1), seed=0).p_value
         0.001
     """
     every = torch.cat([x_obs[:, None], x_sim], dim=1).double().cpu()
@@ -49,13 +63,14 @@ def exchange_p_value(
     chosen = torch.randint(places, (NUM_EXCHANGES + 1, num), generator=rng)
     chosen[0] = 0  # as it was given
     rows = torch.arange(num)
-    p_values = []
+    p_values, distance = [], 0.0
     for values in (scores, scores.square()):
         # What is compared within a row: its parameters are the same.
         apart = values - values.mean(dim=1, keepdim=True)
         unit = apart.square().mean(dim=(0, 1)).clamp(min=1e-300)
-        found = torch.stack(
-            [((basis.T @ apart[rows, place]).square() / unit).sum() for place in chosen]
-        )
+        each = torch.stack([(basis.T @ apart[rows, place]).square() for place in chosen])
+        found = (each / unit).sum(dim=(1, 2))
         p_values.append((found >= found[0]).double().mean().item())
-    return min(1.0, 2 * min(p_values))
+        size = each.sum(dim=(1, 2))
+        distance += (size[0] - size[1:].mean()).item() / num
+    return Exchange(min(1.0, 2 * min(p_values)), distance)

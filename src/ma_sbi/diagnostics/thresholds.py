@@ -30,8 +30,9 @@ class Thresholds:
         unusual: Level at which observations differ from simulations, or from what the
             posterior predicts. Stricter than usual, because all diagnostics use the same
             rows.
-        mmd_worse: Squared distance from the simulations by which corrected observations
-            must exceed twice that of the uncorrected to count as less like them.
+        mmd_worse: Squared distance from the simulations, or from those of their rows, by
+            which corrected observations must exceed twice that of the uncorrected to count
+            as less like them.
         outside_range: Share of corrected observations that may lie far outside the
             training range of the posterior.
         slopes: Share of the departure that slopes must add to a shift to be worth their
