@@ -61,7 +61,7 @@ def test_posteriors_are_trained_where_none_is_known():
         }
         for world in WORLDS
     }
-    daily = Backbone("sir_delay", "maf", 0, 50_000)
+    daily = Backbone("sir_delay", "maf", 0, 200_000)
     surveys = replace(daily, world_options={"layout": "surveys"})
     assert trained["sir_daily"] == {daily.key}
     assert trained["sir_surveys"] == {surveys.key}

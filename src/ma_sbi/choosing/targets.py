@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ma_sbi.nan import no_density, not_drawn, not_told, refuse
+from ma_sbi.nan import no_density, not_drawn, not_told, refuse, tell
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
@@ -30,6 +30,8 @@ NUM_DRAWS = 8
 NUM_OTHERS = 50
 # Share of rows that no correction explains: what keeps a score from being decided by them.
 UNEXPLAINED = 0.01
+# Share of x_sim at which a posterior may have no density.
+MOST_FAILED = 0.1
 # Instead of minus infinity, which cannot be averaged or subtracted.
 LEAST_SCORE = -1e6
 # Widths of the density of x_sim around a candidate, in standard deviations of x_sim.
@@ -85,7 +87,11 @@ class Parameters(Target):
         with not_told():
             some = few.to(self.theta.device) % self.theta.shape[1]
             known = self.posterior.log_prob(self.theta[:, some], self.others.float())
-        refuse(no_density(known), "at x_sim, log densities")
+        failed = no_density(known)
+        # A few may be far from all that it was trained on; they count as impossible.
+        (refuse if failed.double().mean() > MOST_FAILED else tell)(
+            failed, "at x_sim, log densities"
+        )
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
         """Evaluate the posterior at each candidate."""

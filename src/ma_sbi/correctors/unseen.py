@@ -187,10 +187,10 @@ class SeenContexts:
         if not rows.any() or self.stand_in:
             return entries
         if isinstance(entries, pd.Series):
-            return entries.astype(object).mask(rows, None)
+            return entries.mask(rows)
         kept = entries.copy()
         for place in self.names:
-            kept.isetitem(place, entries.iloc[:, place].astype(object).mask(rows, None))
+            kept.isetitem(place, entries.iloc[:, place].mask(rows))
         return kept
 
     def _outside(self, uniques: Entries, examples: dict[str, str]) -> np.ndarray:
