@@ -69,7 +69,8 @@ def _numbers_of(array: np.ndarray) -> np.ndarray:
 
 def _check_told_apart(array: np.ndarray, doubles: np.ndarray, name: str) -> None:
     """Refuse a column whose numbers differ, but by less than doubles can tell."""
-    if array.dtype.kind in "fb" and array.dtype.itemsize <= 8 or doubles.ndim == 0:
+    is_exact = array.dtype.kind in "fb" and array.dtype.itemsize <= 8
+    if is_exact or doubles.ndim == 0 or doubles.size == 0:
         return
     columns, before = (one.reshape(len(one), -1) for one in (doubles, array))
     same = (columns == columns[:1]).all(axis=0) & (before != before[:1]).any(axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -79,10 +80,7 @@ class CorrectedPosterior:
         """
         num_samples = as_count(num_samples, "num_samples")
         x, entries = self._check(x, context)
-
-        def correct(rows: slice) -> Corrections:
-            return self.corrector.corrections(x[rows], entries.iloc[rows])
-
+        correct = self._correct_some(x, entries)
         return sample_corrected(self.posterior, num_samples, x.shape, correct, seed=seed)
 
     def log_prob(self, theta: Tensor, x: Any, context: Context) -> Tensor:
@@ -103,11 +101,17 @@ class CorrectedPosterior:
                 f"{tuple(theta.shape)}; for one theta per observation pass theta[None]"
             )
         x, entries = self._check(x, context)
-
-        def correct(rows: slice) -> Corrections:
-            return self.corrector.corrections(x[rows], entries.iloc[rows])
-
+        correct = self._correct_some(x, entries)
         return log_prob_corrected(self.posterior, theta, x.shape, correct)
+
+    def _correct_some(self, x: Tensor, entries: Entries) -> Callable[[slice], Corrections]:
+        """Return a function that corrects some of the rows."""
+        if not getattr(self.corrector, "needs_every_row", False):
+            return lambda rows: self.corrector.corrections(x[rows], entries.iloc[rows])
+        every = self.corrector.corrections(x, entries)
+        return lambda rows: Corrections(
+            every.x[:, rows], every.log_weight[:, rows], every.log_abs_det[:, rows]
+        )
 
     def given(self, context: Context) -> SBIPosterior:
         """Fix the context and return a posterior that sbi's own tools accept.

@@ -25,6 +25,8 @@ __all__ = [
 
 # Share of a column's standard deviation that may be lost by rounding.
 ROUNDING = 0.01
+# Relative spread of sums that should be equal, in double precision.
+SUMS = 1e-12
 
 
 def as_matrix(
@@ -124,11 +126,10 @@ def _spread(x: Tensor) -> Tensor:
     size = x.abs().amax(dim=0)
     size = torch.where(size > 0, size, torch.ones_like(size))
     spread = (x / size).std(dim=0, correction=0)
-    single, double = (torch.finfo(one).eps for one in (torch.float32, torch.float64))
     was_single = (x.float().double() == x).all(dim=0)
-    eps = double + (single - double) * was_single
+    most = torch.where(was_single, 4 * torch.finfo(torch.float32).eps, SUMS)
     # Integers are never rounded sums.
-    rounding = (spread < 4 * eps) & (x != x.round()).any(dim=0)
+    rounding = (spread < most) & (x != x.round()).any(dim=0)
     return torch.where(rounding, torch.zeros_like(spread), spread * size)
 
 

@@ -16,6 +16,8 @@ from ma_sbi import (
     MatchingCorrector,
     ShiftCorrector,
     cross_fit,
+    from_callable,
+    mixture,
 )
 from ma_sbi.correctors import UnseenContext
 from tests.correctors.worlds import shifted_world
@@ -177,3 +179,16 @@ def test_the_corrector_that_was_passed_stays_unfitted():
         warnings.simplefilter("ignore")
         cross_fit(plain).fit(CONTEXT, X_OBS, X_SIM)
     assert not hasattr(plain, "fitted_")
+
+
+def test_a_corrected_posterior_shows_it_all_rows_at_once(monkeypatch):
+    """A corrected posterior works through rows in blocks, which it could not place."""
+    monkeypatch.setattr(mixture, "ROWS_AT_ONCE", 7)
+    rng = torch.Generator().manual_seed(0)
+    x_sim = torch.randn(20, 2, generator=rng)
+    notes = ["high", "low"] * 10
+    x_obs = x_sim + torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).repeat(10, 1)
+    fitted = cross_fit(ShiftCorrector(CategoryEncoder())).fit(notes, x_obs, x_sim)
+    posterior = from_callable(lambda num, x: x.expand(num, -1, -1), batched=True)
+    draws = CorrectedPosterior(posterior, fitted).sample(3, x_obs, notes, seed=0)
+    torch.testing.assert_close(draws[0], fitted.correct(x_obs, notes))

@@ -13,6 +13,7 @@ from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.display.text import shorten
 from ma_sbi.nan import not_drawn, refuse
+from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.randomness import derive
 
 __all__ = ["Change", "Facts", "Leak", "Share", "choose", "gather"]
@@ -252,7 +253,7 @@ def _no_answer(subject: Subject) -> str:
     x, seed = rows.x_obs.float(), derive(subject.seed, "an answer")
     corrected = subject.corrected_posterior
     try:
-        with warnings.catch_warnings():
+        with local_filters():
             warnings.simplefilter("ignore")
             if corrected is None:
                 draws = subject.quick_posterior.sample(1, x, seed=seed)

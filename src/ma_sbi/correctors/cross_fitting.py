@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -62,6 +62,9 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         num_training_: Rows that each row's copy was fitted to, shape ``(n,)``.
         correctors_: The fitted copy of each row; None for rows that are not corrected.
     """
+
+    # Rows are known by their place among all.
+    needs_every_row: ClassVar[bool] = True
 
     def __init__(
         self, corrector: FittableCorrector, *, groups: Any = None, time: Any = None
