@@ -6,7 +6,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ma_sbi.checking.judging import Judgement, Option, Score, exchanges
+from ma_sbi.checking.judging import Judgement, Option, Score
+from ma_sbi.checking.rows import exchanges
 from ma_sbi.choosing.exchange import Exchange
 from ma_sbi.diagnostics.diagnostic import Skipped
 from ma_sbi.diagnostics.subject import Subject

@@ -19,14 +19,17 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
+from ma_sbi.checking.rows import (
+    elsewhere_p_value,
+    exchange_p_value,
+    is_noiseless,
+    is_population,
+    simulated,
+)
 from ma_sbi.choosing import NotPaired
-from ma_sbi.choosing.calibration import Simulations
-from ma_sbi.choosing.exchange import Exchange, exchange_test
-from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.fit import plan_corrector
 from ma_sbi.choosing.pairing import Pairing
 from ma_sbi.choosing.plan import Plan
-from ma_sbi.choosing.population import energy_p_value
 from ma_sbi.choosing.proposals import LearnedForwards
 from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
 from ma_sbi.correctors.composed import BaseCorrector
@@ -37,10 +40,9 @@ from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Context, Corrections, has_density
-from ma_sbi.randomness import derive, seeded
-from ma_sbi.scaling import column_scale
+from ma_sbi.randomness import derive
 
-__all__ = ["CommonCorrector", "Judgement", "Option", "Score", "exchanges", "judge"]
+__all__ = ["CommonCorrector", "Judgement", "Option", "Score", "judge"]
 
 NUM_FOLDS = 5
 # Rows that are judged, and rows that each fit of a fold learns from.
@@ -52,8 +54,6 @@ MOST_COMMON = 2_000
 # Share of rows that no correction explains. Fewer than a choice allows for: what is done to
 # the worst rows is what a judge must see.
 UNEXPLAINED = 0.001
-# Share of the noise that x_sim may have of which corrected rows leave less, if it has none.
-NO_NOISE = 0.01
 SAME = "same"
 
 OptionName = Literal["by context", "common"]
@@ -287,7 +287,7 @@ def _compare(
         **{name: one.candidates for name, one in held.items()},
     }
     if data.paired and by_posterior:
-        candidates["perfect"] = Corrections.certain(_simulated(subject)[judged])
+        candidates["perfect"] = Corrections.certain(simulated(subject)[judged])
     scored = {name: _score(target, judged, one) for name, one in candidates.items()}
     if isinstance(target, SimulatedData):
         # At the resolution at which some option does best.
@@ -303,7 +303,7 @@ def _compare(
 
     has_common = "common" in held
     noise = data.noise
-    told = noise.told or (data.paired and _is_noiseless(subject, held["by context"]))
+    told = noise.told or (data.paired and is_noiseless(subject, held["by context"]))
     # Neither pairs nor true parameters tell a departure from theta.
     unjudged = not data.paired and not by_posterior
     return Judgement(
@@ -315,104 +315,12 @@ def _compare(
         Score.of(gains["perfect"], groups) if "perfect" in gains else None,
         len(judged),
         len(subject.x_obs) - len(plan.kept),
-        unjudged and subject.x_sim is not None and _is_population(subject),
+        unjudged and subject.x_sim is not None and is_population(subject),
         unjudged,
-        _elsewhere(subject, target) if isinstance(target, Parameters) else None,
-        _exchange(plan) if data.paired and (noise.found or not told) else None,
+        elsewhere_p_value(subject, target) if isinstance(target, Parameters) else None,
+        exchange_p_value(plan) if data.paired and (noise.found or not told) else None,
         told,
     )
-
-
-def _is_population(subject: Subject) -> bool:
-    """Tell whether x_sim may be of other parameters than simulations from the prior.
-
-    So may x_obs be then. What it has in common with x_sim is no departure, nor what differs
-    from the simulations, such as those of a control run at one setting.
-    """
-    if subject.simulations is None:
-        return True
-    pool = Simulations.read(subject.simulations)
-    assert pool is not None  # noqa: S101 (some are given)
-    x_sim = _simulated(subject)
-    if subject.groups is not None:
-        # Rows of a group may share their theta.
-        x_sim = x_sim[np.unique(subject.groups, return_index=True)[1]]
-    p_value = energy_p_value(x_sim, pool.x, derive(subject.seed, "population"))
-    return p_value <= THRESHOLDS.leak_found
-
-
-def _is_noiseless(subject: Subject, held: CorrectedRows) -> bool:
-    """Tell whether corrected rows are so near to x_sim that it has no noise of its own.
-
-    Of noise that x_obs and x_sim do not share, no correction could foresee the part in
-    x_sim. The nearest quarter of the rows counts: in others the context may be wrong.
-    """
-    x_sim = _simulated(subject)[held.rows]
-    unit = column_scale(x_sim)
-    departs = (subject.x_obs[held.rows] - x_sim) / unit
-    weight = held.candidates.log_weight.exp()[..., None]
-    left = ((weight * held.candidates.x).sum(dim=0) - x_sim) / unit
-    nearest = left.square().mean(dim=1).quantile(0.25)
-    # If all of it were noise, half would be of x_sim.
-    noise = (departs - departs.mean(dim=0)).square().mean() / 2
-    return bool(nearest < NO_NOISE * noise)
-
-
-def _exchange(plan: Plan) -> float:
-    """Test whether observations may be further simulations of their rows.
-
-    Several simulations may agree with each other, and not with the observation, although
-    nothing departs: if their inputs are known roughly. An observation can then change
-    places with one of them, as no departure of that size would allow.
-    """
-    data = plan.data
-    features = describe(data.entries)
-    p_value = exchange_test(data.x_obs, data.x_sim, features, plan.seed).p_value
-    if data.x_sim.shape[1] == 1 or p_value > THRESHOLDS.exchange:
-        return p_value
-    with_one = exchange_test(data.x_obs, data.x_sim[:, :1], features, plan.seed).p_value
-    return with_one if with_one > THRESHOLDS.exchange_with_one else p_value
-
-
-def exchanges(judgement: Judgement, option: Option) -> tuple[Exchange, Exchange] | None:
-    """Compare observations with simulations of their rows, before and after a correction.
-
-    What only evens out noise of x_sim makes observations vary less than simulations do.
-
-    Args:
-        judgement: What options gain.
-        option: The one to look at.
-
-    Returns:
-        Both; None if there are no pairs.
-    """
-    plan = judgement.plan
-    data = plan.data
-    if not data.paired:
-        return None
-    kept = np.isin(option.held_out.rows, plan.kept)
-    rows = np.searchsorted(plan.kept, option.held_out.rows[kept])
-    x_sim, features = data.x_sim[rows], describe(data.entries)[rows]
-    drawn = option.held_out.draw(derive(plan.seed, "exchange"))[torch.from_numpy(kept)]
-    before, after = (
-        exchange_test(x, x_sim, features, plan.seed)
-        for x in (data.x_obs[rows], drawn.to(x_sim))
-    )
-    return before, after
-
-
-def _elsewhere(subject: Subject, target: Parameters) -> float | None:
-    """Test whether parameters drawn at x_sim are unlike the prior."""
-    prior = getattr(subject.posterior, "prior", None)
-    if prior is None or subject.theta is not None:
-        return None
-    theta = target.theta[0]
-    if subject.groups is not None:
-        # Rows of a group may share their theta.
-        theta = theta[np.unique(subject.groups, return_index=True)[1]]
-    with seeded(derive(subject.seed, "prior")):
-        drawn = prior.sample((MOST_JUDGED,))
-    return energy_p_value(theta, drawn, derive(subject.seed, "elsewhere"))
 
 
 def _reads_context(plan: Plan) -> bool:
@@ -433,20 +341,12 @@ def _target(subject: Subject, plan: Plan) -> Target:
     dense = has_density(posterior) and not subject.expensive_density
     paired = plan.data.paired
     if dense and (theta is not None or (paired and not (weighing and weighing.blurred))):
-        x_sim = _simulated(subject) if plan.pool is None or paired else plan.pool
+        x_sim = simulated(subject) if plan.pool is None or paired else plan.pool
         seed = derive(subject.seed, "targets")
         return Parameters(posterior, x_sim, seed, None if theta is None else theta.float())
     if paired or weighing is None:
-        return SimulatedData(_simulated(subject), plan.data.noise.variance.cpu())
+        return SimulatedData(simulated(subject), plan.data.noise.variance.cpu())
     return weighing.targets[0]
-
-
-def _simulated(subject: Subject) -> Tensor:
-    """Average the simulations of each row."""
-    if subject.repeats is not None:
-        return subject.repeats.mean(dim=1)
-    assert subject.x_sim is not None  # noqa: S101 (there are pairs)
-    return subject.x_sim
 
 
 def _folds(
