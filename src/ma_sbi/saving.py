@@ -45,7 +45,7 @@ def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) 
     An older file survives a failure.
 
     Raises:
-        ValueError: If a number is not finite, so that the file could not be read again.
+        ValueError: If a number is not finite, or of a type that could not be read again.
     """
     tensors = {
         f"{group}/{name}": tensor.detach().cpu().contiguous()
@@ -53,6 +53,8 @@ def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) 
         for name, tensor in members.items()
     }
     for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES:
+            raise ValueError(f"{name} has type {tensor.dtype}, which is not saved")
         if not tensor.isfinite().all():
             raise ValueError(f"{name} is not finite (NaN or infinite), and is not saved")
     versions = {name: version(name) for name in ("torch", "sbi", "zuko")}

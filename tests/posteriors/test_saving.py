@@ -21,6 +21,7 @@ from ma_sbi import fit_flow, from_sbi, load_ddpm, load_flow, load_posterior
 from ma_sbi.posteriors import PickledPosterior
 from ma_sbi.posteriors.priors import pack_prior, unpack_prior
 from ma_sbi.posteriors.training_range import TrainingRange
+from ma_sbi.saving import write
 from tests.crafted_models import open_model
 from tests.some_posteriors import (
     PRIOR,
@@ -256,3 +257,10 @@ def test_a_pickle_of_something_else_is_refused(held, tmp_path):
     path.write_bytes(pickle.dumps(held))
     with pytest.raises(ValueError, match="expected a posterior"):
         load_posterior(path, allow_pickle=True)
+
+
+def test_a_type_that_could_not_be_read_again_is_not_saved(tmp_path):
+    path = tmp_path / "model"
+    with pytest.raises(ValueError, match="a/b has type torch.float16"):
+        write(path, "flow", {}, a={"b": torch.ones(2, dtype=torch.float16)})
+    assert not path.exists()
