@@ -11,7 +11,14 @@ from .correctors import (
     cross_fit,
     decompose,
 )
-from .encoders import CategoryEncoder, HashEncoder, NumberEncoder, SentenceEncoder
+from .encoders import (
+    CategoryEncoder,
+    HashEncoder,
+    NumberEncoder,
+    SentenceEncoder,
+    TableEncoder,
+)
+from .loading import load_corrector
 from .posterior import CorrectedPosterior
 from .posteriors import (
     fit_ddpm,
@@ -26,6 +33,7 @@ from .posteriors import (
     load_posterior,
 )
 from .predictive import predictive_mean
+from .storing.packing import NotSaved
 
 __all__ = [
     "BootstrapCorrector",
@@ -37,9 +45,11 @@ __all__ = [
     "CorrectedPosterior",
     "HashEncoder",
     "MatchingCorrector",
+    "NotSaved",
     "NumberEncoder",
     "SentenceEncoder",
     "ShiftCorrector",
+    "TableEncoder",
     "check",
     "conformal",
     "cross_fit",
@@ -51,6 +61,7 @@ __all__ = [
     "from_callable",
     "from_sbi",
     "from_zuko",
+    "load_corrector",
     "load_ddpm",
     "load_density",
     "load_flow",

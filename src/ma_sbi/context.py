@@ -26,7 +26,7 @@ __all__ = [
     "match",
 ]
 
-Entries: TypeAlias = "pd.Series | pd.DataFrame"
+Entries: TypeAlias = pd.Series | pd.DataFrame
 
 
 def as_entries(context: Context, num_rows: int | None = None) -> Entries:

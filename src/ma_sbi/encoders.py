@@ -20,14 +20,21 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from ma_sbi.context import as_entries, distinct, in_days, is_missing
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import Context, Encoder
+from ma_sbi.storing.forms import stored
 
-__all__ = ["CategoryEncoder", "HashEncoder", "NumberEncoder", "SentenceEncoder"]
+__all__ = [
+    "CategoryEncoder",
+    "HashEncoder",
+    "NumberEncoder",
+    "SentenceEncoder",
+    "TableEncoder",
+]
 
 
 class TextEncoder(TransformerMixin, BaseEstimator, ABC):
@@ -86,6 +93,7 @@ class TextEncoder(TransformerMixin, BaseEstimator, ABC):
         return True
 
 
+@stored(dim="<1000000")
 class HashEncoder(TextEncoder):
     """Hash the character 3-grams of a text into signed buckets (the paper's default).
 
@@ -123,6 +131,7 @@ class HashEncoder(TextEncoder):
         return vectors
 
 
+@stored(batch_size="<1000000")
 class SentenceEncoder(TextEncoder):
     """Embed a text by its meaning with all-MiniLM-L6-v2: unit vectors of length 384.
 
@@ -190,6 +199,7 @@ class SentenceEncoder(TextEncoder):
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
+@stored("categories_")
 class CategoryEncoder(TransformerMixin, BaseEstimator):
     """Encode labels one-hot.
 
@@ -204,6 +214,7 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
     """
 
     zero_is_missing = True
+    categories_: np.ndarray
 
     def __init__(self, unseen: Literal["error", "zero"] = "error") -> None:
         self.unseen = unseen
@@ -237,10 +248,15 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
                 f"fitted to (known: {known}); CategoryEncoder(unseen='zero') treats new "
                 "labels as missing"
             )
-        vectors = np.zeros((len(uniques), len(self.categories_)), dtype=np.float32)
+        vectors = np.zeros((len(uniques), self.dim_), dtype=np.float32)
         seen = place >= 0
         vectors[seen, place[seen]] = 1.0
         return vectors[codes]
+
+    @property
+    def dim_(self) -> int:
+        """Length of the vectors."""
+        return len(self.categories_)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Name the columns after the labels."""
@@ -248,6 +264,7 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
         return np.array([str(label) for label in self.categories_], dtype=object)
 
 
+@stored("mean_", "scale_", mean_="n", scale_="n")
 class NumberEncoder(TransformerMixin, BaseEstimator):
     """Standardise a continuous context; dates are counted in days.
 
@@ -260,6 +277,8 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
     """
 
     zero_is_missing = True
+    mean_: np.ndarray
+    scale_: np.ndarray
 
     def fit(self, context: Context, y: Any = None) -> NumberEncoder:
         """Learn mean and scale of each column."""
@@ -295,6 +314,11 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
         names = [f"number{i}" for i in width] + [f"known{i}" for i in width]
         return np.array(names, dtype=object)
 
+    @property
+    def dim_(self) -> int:
+        """Length of the vectors."""
+        return 2 * len(self.mean_)
+
     def _values(self, context: Context) -> np.ndarray:
         entries = as_entries(context)
         table = pd.DataFrame(entries).apply(in_days)
@@ -308,6 +332,80 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
         if np.isinf(values).any():
             raise ValueError("NumberEncoder encodes finite numbers, got infinity")
         return values
+
+
+@stored("names_", "encoders_")
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Encode every column of a table by an encoder of its own.
+
+    As scikit-learn's ``ColumnTransformer``, which works in its place; this one can be
+    saved with a corrector.
+
+    Args:
+        encoders: One for each column.
+
+    Example:
+        >>> table = pd.DataFrame({"wind": ["calm", "storm"], "hour": [1.0, 3.0]})
+        >>> encoder = TableEncoder([CategoryEncoder(), NumberEncoder()]).fit(table)
+        >>> encoder.transform(table).tolist()
+        [[1.0, 0.0, -1.0, 1.0], [0.0, 1.0, 1.0, 1.0]]
+    """
+
+    names_: tuple[Any, ...]
+    encoders_: tuple[Encoder, ...]
+
+    def __init__(self, encoders: Sequence[Encoder]) -> None:
+        self.encoders = encoders
+
+    def fit(self, context: Context, y: Any = None) -> TableEncoder:
+        """Fit the encoder of each column, and learn the names of columns."""
+        table = pd.DataFrame(as_entries(context))
+        if table.shape[1] != len(self.encoders):
+            raise ValueError(
+                f"context must have {len(self.encoders)} columns, one for each encoder, "
+                f"got {table.shape[1]}"
+            )
+        self.names_ = tuple(table.columns)
+        self.encoders_ = tuple(
+            clone(encoder).fit(table.iloc[:, place])
+            for place, encoder in enumerate(self.encoders)
+        )
+        return self
+
+    def transform(self, context: Context) -> np.ndarray:
+        """Encode tables of the same columns, in any order.
+
+        Returns:
+            Vectors of shape ``(n, dim)``, float32: those of each column side by side.
+
+        Raises:
+            ValueError: If a column is missing.
+        """
+        check_is_fitted(self)
+        table = pd.DataFrame(as_entries(context))
+        lost = [name for name in self.names_ if name not in table.columns]
+        if lost:
+            raise ValueError(f"context must have a column {lost[0]!r}, as in calibration")
+        parts = [
+            encoder.transform(table[name])
+            for name, encoder in zip(self.names_, self.encoders_, strict=True)
+        ]
+        return np.hstack(parts).astype(np.float32)
+
+    @property
+    def dim_(self) -> int:
+        """Length of the vectors."""
+        return sum(encoder.dim_ for encoder in self.encoders_)  # type: ignore[attr-defined]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Name the columns after those of the table."""
+        check_is_fitted(self)
+        parts = [
+            f"{name}__{one}"
+            for name, encoder in zip(self.names_, self.encoders_, strict=True)
+            for one in encoder.get_feature_names_out()  # type: ignore[attr-defined]
+        ]
+        return np.array(parts, dtype=object)
 
 
 def _single_column(context: Context, encoder: object) -> pd.Series:

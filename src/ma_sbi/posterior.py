@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,7 @@ from ma_sbi.protocols import (
     Context,
     Corrections,
     Corrector,
+    Encoder,
     has_density,
 )
 from ma_sbi.validation import as_count, as_matrix
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from ma_sbi.posteriors.sbi_posterior import PackedPosterior, SBIPosterior
 
 __all__ = ["CorrectedPosterior"]
+
+KIND = "corrected posterior"
 
 
 class CorrectedPosterior:
@@ -150,6 +154,63 @@ class CorrectedPosterior:
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return the candidates that the posterior is evaluated at, with weights."""
         return self.corrector.corrections(*self._check(x, context))
+
+    def save(self, path: str | Path, **options: Any) -> None:
+        """Write the corrector and the posterior to one file; :meth:`load` reads it.
+
+        Args:
+            path: The file.
+            options: Of the ``save`` of the posterior: for one of sbi, the name and the
+                options of its network.
+
+        Raises:
+            ValueError: If one of them cannot be saved.
+        """
+        from ma_sbi.correctors.composed import BaseCorrector
+
+        if not isinstance(self.corrector, BaseCorrector):
+            raise ValueError(f"a {type(self.corrector).__name__} cannot be saved")
+        if not hasattr(self.posterior, "packed"):
+            raise ValueError(
+                f"a {type(self.posterior).__name__} is code, and cannot be saved: save the "
+                "corrector alone, corrected.corrector.save(path), and later correct the "
+                "posterior anew, CorrectedPosterior(posterior, load_corrector(path))"
+            )
+        from ma_sbi.correctors.files import save_corrector
+
+        packed = self.posterior.packed(**options)
+        save_corrector(self.corrector, path, KIND, packed)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        encoder: Encoder | None = None,
+        density: Callable[[Tensor], Tensor] | None = None,
+        device: torch.device | str | None = None,
+        **options: Any,
+    ) -> CorrectedPosterior:
+        """Load what :meth:`save` wrote; draws are the same, to the last bit.
+
+        Args:
+            path: The file.
+            encoder: As of :func:`~ma_sbi.load_corrector`.
+            density: Likewise.
+            device: Where to draw; torch's default device if None.
+            options: Of the posterior: ``prior=``, if the file does not hold it, and
+                ``embedding_net=`` of a flow.
+
+        Raises:
+            ValueError: If the file holds something else, or does not fit together.
+            OSError: If there is no such file.
+        """
+        from ma_sbi.loading import load_kept
+
+        kept = load_kept(
+            path, KIND, encoder=encoder, density=density, device=device, **options
+        )
+        return cls(kept.posterior, kept.corrector)
 
     def _check(self, x: Any, context: Context) -> tuple[Tensor, Entries]:
         dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))

@@ -15,10 +15,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
 
 from ma_sbi.context import Entries, as_entries, distinct, in_days, is_missing
-from ma_sbi.encoders import CategoryEncoder, HashEncoder, NumberEncoder
+from ma_sbi.encoders import CategoryEncoder, HashEncoder, NumberEncoder, TableEncoder
 from ma_sbi.protocols import Context, Encoder
 
 __all__ = ["ContextReading", "Kind", "encoder_for", "merge_rare", "read_context"]
@@ -151,11 +150,7 @@ class ContextReading:
             )
         if len(kinds) == 1 or set(kinds) == {"numbers"}:
             return chosen[kinds[0]]
-        parts = [
-            (f"column{place}", clone(chosen[kind]), [place])
-            for place, kind in enumerate(kinds)
-        ]
-        return ColumnTransformer(parts, sparse_threshold=0)
+        return TableEncoder([clone(chosen[kind]) for kind in kinds])
 
     def one_hot(self, most: int) -> np.ndarray:
         """Mark each row's label, the most frequent first; beyond ``most``, together."""

@@ -11,9 +11,10 @@ import json
 import math
 import re
 import stat
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from safetensors import safe_open
@@ -25,9 +26,9 @@ from ma_sbi.display.text import shorten
 from ma_sbi.saved import Saved
 from ma_sbi.writing import written_whole
 
-__all__ = ["kind_of", "named", "read", "require_file", "write"]
+__all__ = ["Packed", "kind_of", "named", "read", "require_file", "write"]
 
-MOST_HEADER_BYTES = 1_000_000
+MOST_HEADER_BYTES = 4_000_000
 """Enough for ten thousand tensors; parsing JSON takes many times its size."""
 DTYPES = {
     torch.float32,
@@ -39,10 +40,42 @@ DTYPES = {
 }
 
 
-def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) -> None:
+class Packed(NamedTuple):
+    """A model as it is written, to a file of its own or as a part of another.
+
+    Attributes:
+        kind: What it is.
+        settings: What rebuilds it, as JSON can hold it.
+        groups: Its tensors, by group and name.
+    """
+
+    kind: str
+    settings: dict[str, Any]
+    groups: dict[str, dict[str, Tensor]]
+
+    def write(self, path: str | Path) -> None:
+        """Write a file of its own."""
+        write(path, self.kind, self.settings, self.groups)
+
+
+def write(
+    path: str | Path,
+    kind: str,
+    settings: dict[str, Any],
+    groups: Mapping[str, Mapping[str, Tensor]],
+    *,
+    finite: bool = True,
+) -> None:
     """Write named groups of tensors, with the settings that rebuild the object.
 
     An older file survives a failure.
+
+    Args:
+        path: The file.
+        kind: What it holds.
+        settings: What rebuilds it, as JSON can hold it.
+        groups: Tensors, by group and name.
+        finite: Whether all numbers must be finite.
 
     Raises:
         ValueError: If a number is not finite, or of a type that could not be read again.
@@ -55,18 +88,27 @@ def write(path: str | Path, kind: str, settings: dict[str, Any], **groups: Any) 
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPES:
             raise ValueError(f"{name} has type {tensor.dtype}, which is not saved")
-        if not tensor.isfinite().all():
+        if finite and not tensor.isfinite().all():
             raise ValueError(f"{name} is not finite (NaN or infinite), and is not saved")
     versions = {name: version(name) for name in ("torch", "sbi", "zuko")}
     versions["ma_sbi"] = __version__
     content = {"kind": kind, "settings": settings, "versions": versions}
     header = json.dumps(content, allow_nan=False)
+    if len(header) + 200 * len(tensors) > MOST_HEADER_BYTES:
+        raise ValueError(
+            f"this {kind} has {len(tensors)} tensors, more than a file can describe"
+        )
     with written_whole(path) as unfinished:
         save_file(tensors, unfinished, metadata={"ma_sbi": header})
 
 
-def read(path: str | Path, kind: str) -> Saved:
+def read(path: str | Path, kind: str, *, finite: bool = True) -> Saved:
     """Read a file of one kind.
+
+    Args:
+        path: The file.
+        kind: What it must hold.
+        finite: Whether all numbers must be finite.
 
     Raises:
         ValueError: If ma-sbi did not write the file, it holds another kind, or numbers in
@@ -82,7 +124,7 @@ def read(path: str | Path, kind: str) -> Saved:
         shown = shorten(repr(name))
         if tensor.dtype not in DTYPES:
             _refuse(path, f"holds tensor {shown} of type {tensor.dtype}")
-        if not tensor.isfinite().all():
+        if finite and not tensor.isfinite().all():
             _refuse(path, f"holds tensor {shown}, which is not finite (NaN or infinite)")
         group, _, member = name.partition("/")
         groups.setdefault(group, {})[member] = tensor

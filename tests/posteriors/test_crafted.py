@@ -135,9 +135,11 @@ def test_numbers_that_are_not_finite_are_not_written(tmp_path):
     from ma_sbi.saving import write
 
     with pytest.raises(ValueError, match="net/weight is not finite"):
-        write(tmp_path / "model", "flow", {}, net={"weight": torch.tensor([torch.nan])})
+        write(
+            tmp_path / "model", "flow", {}, {"net": {"weight": torch.tensor([torch.nan])}}
+        )
     with pytest.raises(ValueError, match="not JSON compliant"):
-        write(tmp_path / "model", "flow", {"loss": float("nan")})
+        write(tmp_path / "model", "flow", {"loss": float("nan")}, {})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -32,17 +32,17 @@ from ma_sbi.choosing.pairing import Pairing
 from ma_sbi.choosing.plan import Plan
 from ma_sbi.choosing.proposals import LearnedForwards
 from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
-from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.correctors.common import SAME, CommonCorrector
 from ma_sbi.correctors.matching import MatchingAssumption
 from ma_sbi.diagnostics.corrected_rows import CorrectedRows
 from ma_sbi.diagnostics.diagnostic import CannotRun
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.one_at_a_time import local_filters
-from ma_sbi.protocols import Context, Corrections, has_density
+from ma_sbi.protocols import Corrections, has_density
 from ma_sbi.randomness import derive
 
-__all__ = ["CommonCorrector", "Judgement", "Option", "Score", "judge"]
+__all__ = ["Judgement", "Option", "Score", "judge"]
 
 NUM_FOLDS = 5
 # Rows that are judged, and rows that each fit of a fold learns from.
@@ -54,32 +54,8 @@ MOST_COMMON = 2_000
 # Share of rows that no correction explains. Fewer than a choice allows for: what is done to
 # the worst rows is what a judge must see.
 UNEXPLAINED = 0.001
-SAME = "same"
 
 OptionName = Literal["by context", "common"]
-
-
-class CommonCorrector(BaseCorrector):
-    """Corrects every observation alike, whatever its context.
-
-    Attributes:
-        corrector: A corrector that was fitted with the same context in every row.
-    """
-
-    def __init__(self, corrector: BaseCorrector) -> None:
-        self.corrector = corrector
-
-    @property
-    def why(self) -> Any:
-        """What was chosen, what was rejected, and why."""
-        return getattr(self.corrector, "why", None)
-
-    def corrections(self, x: Any, context: Context) -> Corrections:
-        """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
-        return self.corrector.corrections(x, SAME)
-
-    def __repr__(self) -> str:
-        return f"CommonCorrector({self.corrector!r})"
 
 
 @dataclass(frozen=True)

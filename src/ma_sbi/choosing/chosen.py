@@ -13,8 +13,9 @@ from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.why import Why
 from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
-from ma_sbi.correctors.unseen import SeenContexts, Unseen
+from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.protocols import Context, Corrections
+from ma_sbi.storing.forms import stored
 from ma_sbi.telling import untold
 from ma_sbi.validation import as_matrix
 
@@ -28,6 +29,7 @@ ABOUT_UNSEEN = (
 )
 
 
+@stored()
 @dataclass(frozen=True)
 class Part:
     """A fitted proposal with its weights.
@@ -47,6 +49,7 @@ class Part:
     is_forward: bool = True
 
 
+@stored()
 class ChosenCorrector(BaseCorrector):
     """What :func:`~ma_sbi.fit_corrector` returns: a mixture of fitted proposals.
 
@@ -68,7 +71,7 @@ class ChosenCorrector(BaseCorrector):
         log_density: Callable[[Tensor], Tensor] | None = None,
         outliers: Outliers | None = None,
     ) -> None:
-        self.parts = tuple(parts)
+        self.parts: tuple[Part, ...] = tuple(parts)
         self.contexts = contexts
         self.dim_x = dim_x
         self.why = why
@@ -106,6 +109,10 @@ class ChosenCorrector(BaseCorrector):
         if self.log_density is not None:
             whole = self._weigh(whole, torch.cat(forward))
         return _prune(whole)
+
+    def examples(self) -> Examples:
+        """Return a few calibration rows."""
+        return self.contexts.examples()
 
     def unseen(self, context: Context) -> Unseen:
         """Tell which contexts calibration has not seen; printed, it counts them.

@@ -392,9 +392,7 @@ def _gaussian(pool: Simulations | None) -> Callable[[Tensor], Tensor]:
     return lambda x: law.log_prob(x.to(pool.x))
 
 
-def _bounded(
-    density: Callable[[Tensor], Tensor], x_sim: Tensor
-) -> Callable[[Tensor], Tensor]:
+def _bounded(density: Callable[[Tensor], Tensor], x_sim: Tensor) -> BoundedDensity:
     """Do not tell apart what is far less probable than any simulation that is known.
 
     Far from all simulations a density that was learned is arbitrary.
@@ -404,7 +402,7 @@ def _bounded(
             "density must be a function of x, such as fit_density(simulations) returns, "
             f"got a {type(density).__name__}"
         )
-    return BoundedDensity.around(density, x_sim).log_prob
+    return BoundedDensity.around(density, x_sim)
 
 
 def _about_overlap(data: Calibration, likelihood: ShiftLikelihood, seed: int | None) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.protocols import Corrections
+from ma_sbi.storing.forms import stored
 
 __all__ = ["Outliers", "find_outliers"]
 
@@ -41,6 +42,7 @@ def find_outliers(x_obs: Tensor, x_sim: Tensor) -> Tensor:
     return found
 
 
+@stored(centre="dim_x", scale="dim_x", ends="2", chances="3", x_sim="k dim_x")
 @dataclass(frozen=True)
 class Outliers:
     """Observations as far away as the outliers were: each may be any simulation.

@@ -117,7 +117,7 @@ class Plan:
         self, encoder: Any, data: Calibration, choice: Choice | None
     ) -> tuple[ChosenCorrector, list[str]]:
         reader = None if encoder is None else clone(encoder).fit(data.entries)
-        contexts = SeenContexts(data.entries, reader)
+        contexts = SeenContexts.of(data.entries, data.x_obs, reader)
         dim_x = data.x_obs.shape[1]
         if choice is None:
             parts = [Part(NOTHING, NothingDeparts(), 1.0, 1.0)]

@@ -30,6 +30,7 @@ from ma_sbi.correctors.regimes import Regimes
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Context, Corrections, Encoder
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_matrix
 
 __all__ = [
@@ -52,6 +53,7 @@ MOST_LANDMARKS = 200
 NOTHING = "nothing departs"
 
 
+@stored()
 class NothingDeparts(BaseCorrector):
     """Leaves every observation as it is."""
 
@@ -63,6 +65,7 @@ class NothingDeparts(BaseCorrector):
         return "NothingDeparts()"
 
 
+@stored()
 class NoContext(BaseEstimator):
     """Encodes every context alike."""
 
@@ -72,7 +75,12 @@ class NoContext(BaseEstimator):
 
     def transform(self, context: Context) -> np.ndarray:
         """Return a column of zeros."""
-        return np.zeros((len(context), 1))
+        return np.zeros((len(context), self.dim_))
+
+    @property
+    def dim_(self) -> int:
+        """Length of the vectors."""
+        return 1
 
 
 @dataclass(frozen=True)

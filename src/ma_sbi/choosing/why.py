@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from ma_sbi.storing.forms import stored
+
 __all__ = ["NOT_READ", "Read", "Tried", "Why"]
 
 NOT_READ = "not read"
 """In place of an encoder, where there was nothing to learn."""
 
 
+@stored(score="?", error="?")
 @dataclass(frozen=True)
 class Tried:
     """A proposal that was tried.
@@ -32,6 +35,7 @@ class Tried:
     weight_unseen: float
 
 
+@stored(score="?", error="?")
 @dataclass(frozen=True)
 class Read:
     """An encoder that was tried.
@@ -54,6 +58,7 @@ class Read:
     refused: str = ""
 
 
+@stored(gain="?")
 @dataclass(frozen=True)
 class Why:
     """Why a corrector is what it is.

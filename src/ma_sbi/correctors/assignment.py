@@ -10,6 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from ma_sbi.scaling import median_distance
+from ma_sbi.storing.forms import stored
 
 __all__ = [
     "AT_ONCE",
@@ -35,6 +36,9 @@ BEYOND = 0.015
 FEWEST_MEASURED = 3
 
 
+@stored(
+    centres="regimes dim_z?", count="regimes", share="regimes", limit="?", sharpness="?"
+)
 @dataclass(frozen=True)
 class Assignment:
     """How contexts belong to regimes: each regime has a centre among the encodings.

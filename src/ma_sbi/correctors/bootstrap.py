@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.correctors.assignment import AT_ONCE
-from ma_sbi.correctors.composed import Axes, FittableCorrector
+from ma_sbi.correctors.composed import FITTED, Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Hypotheses, Triples, need_shift
 from ma_sbi.correctors.inference import Mixture
@@ -18,6 +18,7 @@ from ma_sbi.correctors.preflight import ROUNDING, Preflight
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale, median_distance
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_count
 
 __all__ = [
@@ -39,6 +40,7 @@ CLEAR = 3.0
 MOST_MERGED = 2000
 
 
+@stored(*FITTED, width="?")
 class BootstrapCorrector(FittableCorrector):
     r"""Average the posterior over the departures seen under the same context.
 
@@ -103,6 +105,7 @@ class BootstrapCorrector(FittableCorrector):
         return Preflight.of(fitted.residuals, fitted.codes)
 
 
+@stored(width="?", widths="?", noise="...?")
 @dataclass(frozen=True)
 class ResidualPools:
     """The fit of a :class:`BootstrapCorrector`.
@@ -171,6 +174,16 @@ class ResidualPools:
         return candidates[int(close[-1])]
 
 
+@stored(
+    encoding="contexts dim_z?",
+    codes="n < contexts",
+    residuals="n dim_x",
+    atoms="atoms dim_x",
+    atom="n < atoms",
+    noise="...?",
+    width="?",
+    num_draws="<1000000",
+)
 @dataclass(frozen=True)
 class ResidualFit:
     """What :class:`ResidualPools` fitted: residuals, and how contexts share them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,12 +18,22 @@ from ma_sbi.correctors.departures import Departure
 from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Inference
-from ma_sbi.correctors.unseen import SeenContexts, Unseen
+from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.protocols import Context, Corrections, Encoder
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_matrix, as_pairs, as_pools
 
-__all__ = ["Axes", "BaseCorrector", "ComposedCorrector", "FittableCorrector", "encode"]
+__all__ = [
+    "FITTED",
+    "Axes",
+    "BaseCorrector",
+    "ComposedCorrector",
+    "FittableCorrector",
+    "encode",
+]
 
+FITTED = ("fitted_", "departure_", "inference_", "seen_", "dim_x_")
+"""What a corrector knows after a fit."""
 # Relative to its size, what the difference of two float32 numbers may be wrong by.
 FLOAT32 = 4 * torch.finfo(torch.float32).eps
 
@@ -39,6 +50,27 @@ class BaseCorrector(ABC):
         candidates = self.corrections(x, context)
         return (candidates.x * candidates.log_weight.exp()[..., None]).sum(dim=0)
 
+    def examples(self) -> Examples:
+        """Return a few calibration rows, which show what it does; none by default."""
+        return Examples(torch.zeros(1, 1), as_entries([None]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted corrector to a file; :func:`~ma_sbi.load_corrector` reads it.
+
+        With it go its encoder and the density that weighs its candidates. Those that are
+        not of this package, such as an encoder of scikit-learn, are code and stay out: a
+        :class:`~ma_sbi.NotSaved` warning says that they have to be passed again.
+
+        Args:
+            path: The file.
+
+        Raises:
+            ValueError: If it is not fitted, or of a kind that cannot be saved.
+        """
+        from ma_sbi.correctors.files import save_corrector
+
+        save_corrector(self, path)
+
 
 class Axes(NamedTuple):
     """The choices of a corrector besides its encoder."""
@@ -52,6 +84,11 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
     """A corrector that is fitted to calibration data; subclasses name their axes."""
 
     encoder: Encoder
+    fitted_: Fitted
+    departure_: Departure
+    inference_: Inference
+    seen_: SeenContexts
+    dim_x_: int
 
     @abstractmethod
     def axes(self) -> Axes:
@@ -95,7 +132,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         encoder = clone(self.encoder).fit(entries)
         departure = axes.departure.fit(observed)
         encoding = encode(encoder, uniques).to(observed)
-        self.seen_ = SeenContexts(entries, encoder, encoding)
+        self.seen_ = SeenContexts.of(entries, observed, encoder, encoding)
         rows = torch.as_tensor(codes, device=observed.device)
         basis = departure.basis(observed)
         if axes.fitting.paired:
@@ -106,13 +143,24 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
                 delta=observed - simulated,
                 rounding=FLOAT32 * observed.abs().amax(dim=0),
             )
-            self.fitted_: Fitted = axes.fitting.fit(triples, seed=seed)
+            self.fitted_ = axes.fitting.fit(triples, seed=seed)
         else:
             pools = Pools(encoding, rows, basis, observed, simulated)
             self.fitted_ = axes.fitting.fit(pools, seed=seed)
-        self.encoder_, self.departure_, self.inference_ = encoder, departure, axes.inference
+        self.departure_, self.inference_ = departure, axes.inference
         self.dim_x_ = observed.shape[1]
         return self
+
+    @property
+    def encoder_(self) -> Encoder:
+        """The fitted encoder."""
+        self._check_fitted()
+        return self.seen_.encoder  # type: ignore[return-value]  # every fit has one
+
+    def examples(self) -> Examples:
+        """Return a few calibration rows."""
+        self._check_fitted()
+        return self.seen_.examples()
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
@@ -191,6 +239,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
             )
 
 
+@stored(*FITTED)
 class ComposedCorrector(FittableCorrector):
     """A corrector composed of four independent choices.
 

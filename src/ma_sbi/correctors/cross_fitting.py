@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.correctors.unseen import UnseenContext
 from ma_sbi.one_at_a_time import recorded_warnings
 from ma_sbi.protocols import Context, Corrections
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_matrix
 
 __all__ = ["CrossFittedCorrector", "EncodingTable", "cross_fit"]
@@ -171,6 +173,14 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
             )
         return _side_by_side(each)
 
+    def save(self, path: str | Path) -> None:
+        """Refuse: what corrects only the rows that it was fitted to has no use later."""
+        raise ValueError(
+            "a cross-fitted corrector corrects only the observations that it was fitted "
+            "to, and is not saved: save what it gives for them, or fit the corrector "
+            "itself and save that"
+        )
+
     def _allowed(self, n: int) -> np.ndarray:
         """Tell which rows each row may learn from, shape ``(n, n)``."""
         groups = np.arange(n) if self.groups is None else as_codes(self.groups, "groups", n)
@@ -181,6 +191,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         return allowed
 
 
+@stored(encoding="contexts dim_z?")
 class EncodingTable(BaseEstimator):
     """Looks up encodings by the number of the context."""
 
@@ -196,6 +207,11 @@ class EncodingTable(BaseEstimator):
     def transform(self, context: Context) -> np.ndarray:
         """Look up the rows of these numbers."""
         return self.encoding[np.asarray(context)]
+
+    @property
+    def dim_(self) -> int:
+        """Length of the vectors."""
+        return self.encoding.shape[1]
 
 
 def _side_by_side(each: list[Corrections]) -> Corrections:

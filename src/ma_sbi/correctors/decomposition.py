@@ -10,7 +10,9 @@ from torch import Tensor
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.inference import Point
+from ma_sbi.correctors.unseen import Examples
 from ma_sbi.protocols import Context, Corrections
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_matrix
 
 __all__ = ["ConditionalCorrector", "Decomposition", "MarginalCorrector", "decompose"]
@@ -30,6 +32,10 @@ class _PartialShift(BaseCorrector):
         self.whole = whole
         self.mean = mean
 
+    def examples(self) -> Examples:
+        """Return a few calibration rows."""
+        return self.whole.examples()
+
     @abstractmethod
     def shift(self, context: Context) -> Tensor:
         """Predict the shift for each context, shape ``(n, dim_x)``."""
@@ -41,6 +47,7 @@ class _PartialShift(BaseCorrector):
         return Corrections.certain(x - shift)
 
 
+@stored(mean="dim_x")
 class MarginalCorrector(_PartialShift):
     """The same shift for every observation; the context is ignored."""
 
@@ -49,6 +56,7 @@ class MarginalCorrector(_PartialShift):
         return self.mean.expand(len(as_entries(context)), -1)
 
 
+@stored(mean="dim_x")
 class ConditionalCorrector(_PartialShift):
     """What the context adds to the mean shift."""
 

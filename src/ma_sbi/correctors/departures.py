@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.scaling import column_scale
+from ma_sbi.storing.forms import stored
 
 __all__ = ["Affine", "Departure", "Shift"]
 
@@ -47,6 +48,7 @@ class Departure(Protocol):
         ...
 
 
+@stored()
 @dataclass(frozen=True)
 class Shift:
     """A constant added to the simulation: Eq. 2 of the paper."""
@@ -66,6 +68,7 @@ class Shift:
         return x - coefficients[:, :, 0], x.new_zeros(coefficients.shape[:2])
 
 
+@stored(center="...", scale="...")
 @dataclass(frozen=True)
 class Affine:
     """A shift that grows linearly with x: delays, gains, mixing between coordinates.

@@ -133,7 +133,7 @@ class UnpairedFitting(Protocol):
         ...
 
 
-Fitting: TypeAlias = "PairedFitting | UnpairedFitting"
+Fitting: TypeAlias = PairedFitting | UnpairedFitting
 """A way to fit coefficients; it declares what data it needs."""
 
 

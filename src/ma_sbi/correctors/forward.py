@@ -12,18 +12,19 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 from typing_extensions import Self
 
-from ma_sbi.context import as_entries, distinct, match
+from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.forward_maps import (
     FEWEST_PAIRS,
     ChosenMap,
     choose_map,
 )
-from ma_sbi.correctors.unseen import SeenContexts, Unseen
+from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.correctors.way_back import Imagined
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import ranges_apart, spreads_apart
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_count, as_matrix, as_pairs, as_pools
 
 __all__ = [
@@ -60,6 +61,16 @@ class OtherUnits(UserWarning):
     """Simulations that spread unlike x_sim, as if in other units."""
 
 
+@stored(
+    "known_",
+    "seen_",
+    "maps_",
+    "imagined_",
+    "dim_x_",
+    "doubt_",
+    simulations="-",
+    num_candidates="<1000000",
+)
 class ForwardCorrector(BaseCorrector, BaseEstimator):
     r"""Learn how x_obs comes from x_sim, and the way back from many simulations.
 
@@ -91,6 +102,13 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         True
     """
 
+    known_: Entries
+    seen_: SeenContexts
+    maps_: dict[int | None, str]
+    imagined_: dict[int | None, Imagined]
+    dim_x_: int
+    doubt_: float
+
     def __init__(self, simulations: Any, num_candidates: int = 128) -> None:
         self.simulations = simulations
         self.num_candidates = num_candidates
@@ -111,6 +129,11 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
                 somewhere else.
         """
         as_count(self.num_candidates, "num_candidates")
+        if self.simulations is None:
+            raise ValueError(
+                "this ForwardCorrector came from a file, which does not hold simulations "
+                "to fit with: make a new one, ForwardCorrector(simulations)"
+            )
         observed, simulated = as_pairs(x_obs, x_sim)
         pool = as_pools(observed, self.simulations)[1].to(observed)
         unusable = why_unusable(simulated, pool)
@@ -121,14 +144,13 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
             warnings.warn(unlike, OtherUnits, stacklevel=2)
         entries = as_entries(context, num_rows=len(observed))
         self.known_, codes = distinct(entries)
-        self.seen_ = SeenContexts(entries)
+        self.seen_ = SeenContexts.of(entries, observed)
         pool = pool[_some(len(pool), MOST_SIMULATIONS, derive(seed, "pool"))]
         few = _some(len(observed), MOST_PAIRS, derive(seed, "pairs"))
         observed, simulated, codes = observed[few], simulated[few], codes[few.numpy()]
         some = pool[_some(len(pool), ENOUGH_FOR_SCALE, derive(seed, "scale"))]
         every = choose_map(simulated, observed, some, seed=seed)
-        self.maps_: dict[int | None, str] = {}
-        self.imagined_: dict[int | None, Imagined] = {}
+        self.maps_, self.imagined_ = {}, {}
         self._learn(None, every, (simulated, observed), pool, seed)
         for code, count in enumerate(np.bincount(codes)):
             if len(self.known_) == 1 or count < FEWEST_PAIRS:
@@ -147,6 +169,11 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         """Tell which contexts calibration has not seen; printed, it counts them."""
         self._check_fitted()
         return self.seen_.read(as_entries(context))
+
+    def examples(self) -> Examples:
+        """Return a few calibration rows."""
+        self._check_fitted()
+        return self.seen_.examples()
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "imagined_"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -18,16 +18,27 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from ma_sbi.correctors.fitting import Triples
+from ma_sbi.correctors.maps import (
+    COUNTS_OF_LOGARITHMS,
+    LOGARITHMS,
+    PLAIN,
+    ROOTS,
+    AddedShift,
+    CurveMap,
+    LinearMap,
+    MixingMap,
+    Predict,
+    Space,
+)
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
+from ma_sbi.storing.forms import stored
 
 __all__ = [
     "FEWEST_PAIRS",
     "MAPS",
     "ChosenMap",
-    "Predict",
-    "Space",
     "choose_map",
     "fit_curve",
     "fit_linear",
@@ -51,64 +62,20 @@ ROUNDING = 1e-10
 # Quantiles at which a curve may bend, and how strongly it is kept from bending.
 KNOTS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 SMOOTHING = 1e-4
-# Larger logarithms of counts are none.
-LARGEST_LOG = 20.0
 
-Predict = Callable[[Tensor], Tensor]
-"""From simulations ``(n, dim_x)`` to what would have been observed, the same shape."""
 Fit = Callable[[Tensor, Tensor, Tensor], Predict]
 """From simulations and observations, paired row by row, and from any simulations, whose
 scale is the unit, to a map."""
 
 
-@dataclass(frozen=True)
-class Space:
-    """Where a departure may be simple: a monotone function of x.
-
-    Attributes:
-        into: From x to the space.
-        back: From the space to x.
-        positive: Whether x must not be negative.
-    """
-
-    into: Predict
-    back: Predict
-    positive: bool = True
-
-    def suits(self, x: Tensor) -> bool:
-        """Tell whether such x have values in the space."""
-        if self.positive and (x < 0).any():
-            return False
-        return self.into is not torch.expm1 or bool((x < LARGEST_LOG).all())
-
-
-def _square(u: Tensor) -> Tensor:
-    return u.clamp(min=0.0).square()
-
-
-def _exp(u: Tensor) -> Tensor:
-    return torch.expm1(u.clamp(0.0, LARGEST_LOG))
-
-
-def _log(u: Tensor) -> Tensor:
-    return torch.log1p(u.clamp(min=0.0))
-
-
-PLAIN = Space(lambda x: x, lambda u: u, positive=False)
-ROOTS = Space(lambda x: x.clamp(min=0.0).sqrt(), _square)
-LOGARITHMS = Space(torch.log1p, _exp)
-COUNTS_OF_LOGARITHMS = Space(torch.expm1, _log)
-
-
-def fit_shift(x_sim: Tensor, x_obs: Tensor, simulations: Tensor) -> Predict:
+def fit_shift(x_sim: Tensor, x_obs: Tensor, simulations: Tensor) -> AddedShift:
     """Fit a constant that is added to x."""
-    shift = (x_obs - x_sim).mean(dim=0)
-    return lambda x: x + shift
+    return AddedShift((x_obs - x_sim).mean(dim=0))
 
 
 def fit_linear(
     x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, space: Space = PLAIN
-) -> Predict:
+) -> LinearMap:
     """Fit a map that is linear in a space, by a ridge regression of largest evidence.
 
     Args:
@@ -120,21 +87,17 @@ def fit_linear(
     """
     u, reference = space.into(x_sim), space.into(simulations)
     centre, scale = reference.mean(dim=0), column_scale(reference)
-
-    def basis(x: Tensor) -> Tensor:
-        standardised = (space.into(x) - centre) / scale
-        return torch.cat([x.new_ones(len(x), 1), standardised], dim=1)
-
+    nothing = LinearMap(space.name, centre, scale, u.new_zeros(u.shape[1] + 1, u.shape[1]))
     one = torch.zeros(1, 1).to(u)
     codes = torch.zeros(len(u), dtype=torch.long, device=u.device)
-    triples = Triples(one, codes, basis(x_sim), space.into(x_obs) - u)
+    triples = Triples(one, codes, nothing.basis(x_sim), space.into(x_obs) - u)
     coefficients = Ridge(widths=(1.0,)).fit(triples)(one).coefficients[0, 0]
-    return lambda x: space.back(space.into(x) + basis(x) @ coefficients)
+    return replace(nothing, coefficients=coefficients)
 
 
 def fit_curve(
     x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, shared: bool
-) -> Predict:
+) -> CurveMap:
     """Fit a function of each column by itself, linear between quantiles: saturation.
 
     Args:
@@ -146,27 +109,20 @@ def fit_curve(
     pooled = simulations.reshape(-1, 1) if shared else simulations
     centre, scale = pooled.mean(dim=0), column_scale(pooled)
     knots = ((pooled - centre) / scale).quantile(torch.tensor(KNOTS).to(pooled), dim=0)
-
-    def basis(x: Tensor) -> Tensor:
-        standardised = (x - centre) / scale
-        bends = (standardised[..., None] - knots.T).clamp(min=0.0)
-        line = torch.stack([torch.ones_like(x), standardised], dim=-1)
-        return torch.cat([line, bends], dim=-1)
-
-    known = basis(x_sim)
+    nothing = CurveMap(centre, scale, knots, knots.new_zeros(len(centre), len(knots) + 2))
+    known = nothing.basis(x_sim)
     gram = torch.einsum("nja,njb->jab", known, known)
     moment = torch.einsum("nja,nj->ja", known, x_obs - x_sim)
     if shared:
         gram, moment = gram.sum(dim=0, keepdim=True), moment.sum(dim=0, keepdim=True)
     size = gram[:, 0, 0].mean()
     penalty = SMOOTHING * size * torch.eye(gram.shape[-1]).to(gram)
-    coefficients = torch.linalg.solve(gram + penalty, moment)
-    return lambda x: x + (basis(x) * coefficients).sum(dim=-1)
+    return replace(nothing, coefficients=torch.linalg.solve(gram + penalty, moment))
 
 
 def fit_mixing(
     x_sim: Tensor, x_obs: Tensor, simulations: Tensor, *, space: Space = PLAIN
-) -> Predict:
+) -> MixingMap:
     r"""Fit a map that moves what a column holds to columns nearby: delays, blur, losses.
 
     .. math:: u_{obs,j} = \sum_{|i - j| \le 10} w_{ij} u_{sim,i}, \qquad w_{ij} \ge 0
@@ -181,8 +137,7 @@ def fit_mixing(
         simulations: Not used: a mixture has no scale.
         space: Where things are moved: x itself, or the counts whose logarithm x is.
     """
-    weights = _mixing_weights(space.into(x_sim), space.into(x_obs))
-    return lambda x: space.back(space.into(x) @ weights)
+    return MixingMap(space.name, _mixing_weights(space.into(x_sim), space.into(x_obs)))
 
 
 MAPS: dict[str, tuple[Space, Fit]] = {
@@ -205,6 +160,7 @@ MAPS: dict[str, tuple[Space, Fit]] = {
 """Every kind by name, the simplest first: the space that x must suit, and the fit."""
 
 
+@stored(fold="n < folds", residuals="n dim_x", errors="n")
 @dataclass(frozen=True)
 class ChosenMap:
     """The kind that predicts left-out pairs best, with what it leaves.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.protocols import Corrections
+from ma_sbi.storing.forms import stored
 
 __all__ = ["Evidence", "Inference", "Mixture", "Point"]
 
@@ -22,6 +23,7 @@ class Inference(Protocol):
         ...
 
 
+@stored()
 @dataclass(frozen=True)
 class Point:
     """Use only the most probable candidate; K = 1."""
@@ -35,6 +37,7 @@ class Point:
         )
 
 
+@stored()
 @dataclass(frozen=True)
 class Mixture:
     """Use all candidates with the weights that the context gives."""
@@ -44,6 +47,7 @@ class Mixture:
         return candidates
 
 
+@stored()
 @dataclass(frozen=True)
 class Evidence:
     r"""Weight the candidates also by how well they explain the observation.

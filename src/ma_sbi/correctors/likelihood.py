@@ -12,6 +12,7 @@ from torch import Tensor
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_matrix
 
 __all__ = ["FEWEST_ROWS", "BoundedDensity", "LikeliestShifts", "ShiftLikelihood"]
@@ -49,6 +50,7 @@ FEWEST_PER_COLUMN = 10
 LEAST_CURVATURE = 0.1
 
 
+@stored(step="dim_x")
 @dataclass(frozen=True)
 class BoundedDensity:
     """A log density with its gradient, which tells nothing apart far from simulations.
@@ -93,6 +95,8 @@ class BoundedDensity:
         parts = [self.density(some).to(x) for some in x.float().split(MAX_ROWS)]
         return self._bound(torch.cat(parts) if len(parts) > 1 else parts[0])
 
+    __call__ = log_prob
+
     def log_prob_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Evaluate x ``(n, dim_x)``: shapes ``(n,)`` and ``(n, dim_x)``."""
         if hasattr(self.density, "log_prob_and_gradient"):
@@ -128,6 +132,12 @@ class LikeliestShifts(NamedTuple):
     unlike: Tensor
 
 
+@stored(
+    simulations="n dim_x",
+    origin="dim_x",
+    information="dim_x dim_x",
+    curvature="dim_x dim_x",
+)
 @dataclass(frozen=True)
 class ShiftLikelihood:
     r"""Finds the shift after which observations are most probable under the simulator.

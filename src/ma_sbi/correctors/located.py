@@ -10,10 +10,12 @@ from torch import Tensor
 from ma_sbi.correctors.bootstrap import ResidualFit, ResidualPools, rounding_of
 from ma_sbi.correctors.fitting import Hypotheses, Triples
 from ma_sbi.correctors.ridge import KernelFit, Ridge
+from ma_sbi.storing.forms import stored
 
 __all__ = ["RidgeWithResiduals"]
 
 
+@stored()
 @dataclass(frozen=True)
 class RidgeWithResiduals:
     """A regression with its own left-out residuals around it.
@@ -46,6 +48,7 @@ class RidgeWithResiduals:
         return LocatedFit(location, self.pools.fit(constant, seed=seed))
 
 
+@stored()
 @dataclass(frozen=True)
 class LocatedFit:
     """What :class:`RidgeWithResiduals` fitted."""

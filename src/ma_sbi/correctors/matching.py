@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from ma_sbi.correctors.composed import Axes, FittableCorrector
+from ma_sbi.correctors.composed import FITTED, Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Fitted, Pools, Triples, need_shift
 from ma_sbi.correctors.inference import Point
@@ -19,6 +19,7 @@ from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale, ranges_apart, spreads_apart
+from ma_sbi.storing.forms import stored
 
 __all__ = ["Loss", "Matching", "MatchingAssumption", "MatchingCorrector"]
 
@@ -41,6 +42,7 @@ class MatchingAssumption(UserWarning):
     """An assumption that unpaired data cannot check."""
 
 
+@stored(*FITTED)
 class MatchingCorrector(FittableCorrector):
     r"""Shift the observations of each context until they look like simulations.
 
@@ -104,6 +106,7 @@ class MatchingCorrector(FittableCorrector):
         return Axes(Shift(), Matching(self.loss, self.density), Point())
 
 
+@stored()
 @dataclass(frozen=True)
 class Matching:
     """The fit of a :class:`MatchingCorrector`.

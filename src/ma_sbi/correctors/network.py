@@ -7,14 +7,17 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import gelu, linear
 
 from ma_sbi.correctors.fitting import Hypotheses, Triples
 from ma_sbi.networks import perceptron
 from ma_sbi.randomness import seeded
+from ma_sbi.storing.forms import stored
 
 __all__ = ["Network", "NetworkFit"]
 
 
+@stored()
 @dataclass(frozen=True)
 class Network:
     """A multilayer perceptron trained with Adam: the recipe ``"paper"``.
@@ -74,18 +77,32 @@ class Network:
                     optimiser.zero_grad()
                     loss.backward()
                     optimiser.step()
-        return NetworkFit(network.eval().requires_grad_(requires_grad=False), shape)
+        layers = [layer for layer in network if isinstance(layer, nn.Linear)]
+        return NetworkFit(
+            tuple(layer.weight.detach() for layer in layers),
+            tuple(layer.bias.detach() for layer in layers),
+            shape,
+        )
 
 
+@stored()
 @dataclass(frozen=True)
 class NetworkFit:
-    """What :class:`Network` fitted."""
+    """What :class:`Network` fitted.
 
-    network: nn.Module
+    Attributes:
+        weights: Of each layer.
+        biases: Of each layer.
+        shape: Of the coefficients, ``(num_basis, dim_x)``.
+    """
+
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor, ...]
     shape: tuple[int, int]
 
     def __call__(self, encoding: Tensor) -> Hypotheses:
         """Map contexts ``(n, dim_z)`` to one hypothesis each."""
-        inputs = encoding.nan_to_num().to(next(self.network.parameters()))
-        with torch.no_grad():
-            return Hypotheses.single(self.network(inputs).unflatten(1, self.shape))
+        found = encoding.nan_to_num().to(self.weights[0])
+        for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            found = linear(found if place == 0 else gelu(found), weight, bias)
+        return Hypotheses.single(found.unflatten(1, self.shape))

@@ -12,18 +12,20 @@ from torch import Tensor
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.assignment import AT_ONCE, MOST_COMPARED, Assignment, assign
 from ma_sbi.correctors.bootstrap import SAME, ResidualPools, rounding_of
-from ma_sbi.correctors.composed import Axes, FittableCorrector, encode
+from ma_sbi.correctors.composed import FITTED, Axes, FittableCorrector, encode
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.discovery import discover
 from ma_sbi.correctors.fitting import Hypotheses, Triples, need_shift
 from ma_sbi.correctors.inference import Mixture
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.scaling import median_distance
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_count
 
 __all__ = ["RegimeCorrector", "RegimeFit", "Regimes"]
 
 
+@stored(*FITTED)
 class RegimeCorrector(FittableCorrector):
     r"""Shift the observation by the departures of the regime that its context belongs to.
 
@@ -96,6 +98,7 @@ class RegimeCorrector(FittableCorrector):
         return (fitted.departures * fitted.log_weight.exp()[..., None]).sum(dim=0)
 
 
+@stored(noise="...?")
 @dataclass(frozen=True)
 class Regimes:
     """The fit of a :class:`RegimeCorrector`.
@@ -167,6 +170,13 @@ class Regimes:
         return departures + (mean - drawn), log_weight
 
 
+@stored(
+    departures="draws regimes dim_x",
+    log_weight="draws regimes?",
+    origin="dim_z",
+    encoding="contexts dim_z?",
+    member="contexts regimes",
+)
 @dataclass(frozen=True)
 class RegimeFit:
     """What :class:`Regimes` fitted.

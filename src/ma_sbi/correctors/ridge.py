@@ -12,6 +12,7 @@ from torch import Tensor
 from ma_sbi.correctors.fitting import Hypotheses, Triples
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import median_distance
+from ma_sbi.storing.forms import stored
 
 __all__ = ["KernelFit", "Ridge"]
 
@@ -19,6 +20,7 @@ __all__ = ["KernelFit", "Ridge"]
 ROWS_FOR_WIDTH = 2_000
 
 
+@stored()
 @dataclass(frozen=True)
 class Ridge:
     r"""Kernel ridge regression in closed form: the recipe ``"converged"``.
@@ -91,6 +93,7 @@ class Ridge:
         return KernelFit(kernel, common, deviation, average), solution
 
 
+@stored(common="basis dim_x", deviation="rank basis dim_x", average="basis dim_x")
 @dataclass(frozen=True)
 class KernelFit:
     """What :class:`Ridge` fitted."""
@@ -113,6 +116,7 @@ class KernelFit:
         return Hypotheses.single(coefficients)
 
 
+@stored(landmarks="landmarks dim_z?", whitener="landmarks rank")
 @dataclass(frozen=True)
 class _Kernel:
     """Finite features of a Gaussian kernel: ``features(z) @ features(z')`` is k(z, z').

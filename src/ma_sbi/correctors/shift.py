@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ma_sbi.correctors.composed import Axes, FittableCorrector
+from ma_sbi.correctors.composed import FITTED, Axes, FittableCorrector
 from ma_sbi.correctors.departures import Shift
 from ma_sbi.correctors.fitting import Fitting
 from ma_sbi.correctors.inference import Point
 from ma_sbi.correctors.network import Network
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.protocols import Encoder
+from ma_sbi.storing.forms import stored
 
 __all__ = ["ShiftCorrector"]
 
 RECIPES: dict[str, type[Ridge] | type[Network]] = {"converged": Ridge, "paper": Network}
 
 
+@stored(*FITTED)
 class ShiftCorrector(FittableCorrector):
     r"""Shift the observation by what its context predicts (Eq. 2 of the paper).
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,12 +23,16 @@ from ma_sbi.correctors.assignment import AT_ONCE, MOST_COMPARED, prediction_limi
 from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.opposites import may_oppose
 from ma_sbi.one_at_a_time import local_filters
+from ma_sbi.protocols import Encoder
 from ma_sbi.reading import read_context
+from ma_sbi.storing.forms import stored
 from ma_sbi.telling import levels_to_caller, tell
 
-__all__ = ["SeenContexts", "Unseen", "UnrelatedContext", "UnseenContext"]
+__all__ = ["Examples", "SeenContexts", "Unseen", "UnrelatedContext", "UnseenContext"]
 
 log = logging.getLogger(__name__)
+# Calibration rows that are kept, to show later that a corrector does as it did.
+MOST_SHOWN = 8
 
 
 class UnseenContext(UserWarning):
@@ -94,44 +99,120 @@ class Unseen:
         return "; ".join(said) or "calibration has seen every context"
 
 
+class Examples(NamedTuple):
+    """A few calibration rows.
+
+    Attributes:
+        x: Observations, shape ``(n, dim_x)``.
+        context: Their contexts.
+    """
+
+    x: Tensor
+    context: Entries
+
+
+@stored(encoding="known dim_z?", shown="n dim_x", low="s?", high="s?", limit="?")
+@dataclass(frozen=True, eq=False)
 class SeenContexts:
     """The contexts that a corrector was fitted to.
 
-    Args:
-        entries: One context per calibration row.
-        encoder: The fitted encoder; None if contexts are compared and not read.
-        encoding: Its vectors of the distinct contexts, shape ``(num_distinct, dim_z)``;
-            encoded here if None.
-
     Attributes:
         known: The distinct contexts.
+        encoder: The fitted encoder; None if contexts are compared and not read.
+        encoding: Its vectors of the distinct contexts, shape ``(num_distinct, dim_z)``.
+        shown: Observations of the first of them, shape ``(n, dim_x)``.
+        scales: Places of columns that are numbers on a scale.
+        names: Places of all others.
+        low: Least number of each scale, shape ``(num_scales,)``.
+        high: Largest.
         repeat: Whether most contexts occur several times. Where they do, every new one is
             worth a warning; where they do not, as in free text, only an odd one is.
+        limit: How far a context may be from the nearest one without being unrelated.
     """
 
-    def __init__(
-        self, entries: Entries, encoder: Any = None, encoding: Tensor | None = None
-    ) -> None:
-        known, _ = distinct(entries)
-        self.known, self.encoder = known, encoder
-        self.encoding = self._encode(known) if encoding is None else encoding
+    known: Entries
+    encoder: Encoder | None
+    encoding: Tensor
+    shown: Tensor
+    scales: tuple[int, ...]
+    names: tuple[int, ...]
+    low: np.ndarray
+    high: np.ndarray
+    repeat: bool
+    limit: float = torch.inf
+
+    def __post_init__(self) -> None:
+        width = getattr(self.encoder, "dim_", self.encoding.shape[1])
+        if width != self.encoding.shape[1]:
+            raise ValueError(
+                f"the encoder gives vectors of {width} columns, and calibration contexts "
+                f"have {self.encoding.shape[1]}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        entries: Entries,
+        x_obs: Tensor,
+        encoder: Any = None,
+        encoding: Tensor | None = None,
+    ) -> SeenContexts:
+        """Remember calibration rows.
+
+        Args:
+            entries: One context per calibration row.
+            x_obs: Observations of these rows, shape ``(n, dim_x)``.
+            encoder: The fitted encoder; None if contexts are compared and not read.
+            encoding: Its vectors of the distinct contexts; encoded here if None.
+        """
+        known, codes = distinct(entries)
+        if encoding is None:
+            encoding = _encode(encoder, known, 1)
         # Numbers that stand for contexts are no scale.
-        self.stand_in = getattr(encoder, "by_number", False)
-        compared = encoder is None or self.stand_in
+        compared = encoder is None or getattr(encoder, "by_number", False)
         is_scale = [
             kind == "numbers" and not compared for kind in read_context(entries).kinds
         ]
-        self.scales = [place for place, scale in enumerate(is_scale) if scale]
-        self.names = [place for place, scale in enumerate(is_scale) if not scale]
-        numbers = _numbers(known, self.scales)
+        scales = tuple(place for place, scale in enumerate(is_scale) if scale)
+        names = tuple(place for place, scale in enumerate(is_scale) if not scale)
+        numbers = _numbers(known, scales)
         with local_filters():
             warnings.simplefilter("ignore", RuntimeWarning)  # a column without numbers
-            self.low, self.high = (f(numbers, axis=0) for f in (np.nanmin, np.nanmax))
-        self.words = _words(known, self.names)
-        # Contexts that differ in a number on a scale alone are the same here.
-        self.different = set(self.words)
-        self.repeat = len(self.different) <= len(entries) / 2
-        self.limit = self._limit() if self.names and not compared else torch.inf
+            low, high = (f(numbers, axis=0) for f in (np.nanmin, np.nanmax))
+        first = np.unique(codes, return_index=True)[1][:MOST_SHOWN]
+        seen = cls(
+            known,
+            encoder,
+            encoding,
+            x_obs[torch.from_numpy(first).to(x_obs.device)],
+            scales,
+            names,
+            low,
+            high,
+            # Contexts that differ in a number on a scale alone are the same here.
+            repeat=len(set(_words(known, names))) <= len(entries) / 2,
+        )
+        limited = bool(names) and not compared
+        return replace(seen, limit=seen._limit()) if limited else seen
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether contexts are numbers of others."""
+        return getattr(self.encoder, "by_number", False)
+
+    @cached_property
+    def words(self) -> list[tuple[Any, ...]]:
+        """What of each known context is compared word for word."""
+        return _words(self.known, self.names)
+
+    @cached_property
+    def different(self) -> set[tuple[Any, ...]]:
+        """The same, each once."""
+        return set(self.words)
+
+    def examples(self) -> Examples:
+        """Return a few calibration rows."""
+        return Examples(self.shown, self.known.iloc[: len(self.shown)])
 
     def read(
         self,
@@ -209,7 +290,7 @@ class SeenContexts:
         if self.stand_in and encoding is not None:
             return encoding.isnan().any(dim=1).cpu().numpy()
         gaps = [is_missing(column) for column in _columns(uniques, self.names)]
-        return np.all(gaps, axis=0) if gaps else np.ones(len(uniques), dtype=bool)
+        return np.logical_and.reduce(gaps) if gaps else np.ones(len(uniques), dtype=bool)
 
     def warn(self, found: Unseen, about: str = "") -> None:
         """Say what was found, once: as a warning where it is odd, else in the log.
@@ -250,20 +331,26 @@ class SeenContexts:
         return torch.cat(distance), torch.cat(place)
 
     def _encode(self, entries: Entries) -> Tensor:
-        if self.encoder is None:
-            return torch.full((len(entries), 1), torch.nan)
-        try:
-            return encode(self.encoder, entries.reset_index(drop=True))
-        except ValueError:  # an encoder may refuse what it does not know
-            return self.encoding.new_full((len(entries), self.encoding.shape[1]), torch.nan)
+        return _encode(self.encoder, entries, self.encoding.shape[1])
 
 
-def _columns(entries: Entries, places: list[int]) -> list[pd.Series]:
+def _encode(encoder: Any, entries: Entries, width: int) -> Tensor:
+    """Encode contexts; what is not read becomes rows of NaN."""
+    nothing = torch.full((len(entries), width), torch.nan, dtype=torch.float64)
+    if encoder is None:
+        return nothing
+    try:
+        return encode(encoder, entries.reset_index(drop=True))
+    except ValueError:  # an encoder may refuse what it does not know
+        return nothing
+
+
+def _columns(entries: Entries, places: Sequence[int]) -> list[pd.Series]:
     table = pd.DataFrame(entries)
     return [in_days(table.iloc[:, place]) for place in places if place < table.shape[1]]
 
 
-def _numbers(entries: Entries, places: list[int]) -> np.ndarray:
+def _numbers(entries: Entries, places: Sequence[int]) -> np.ndarray:
     columns = [
         pd.to_numeric(column, errors="coerce") for column in _columns(entries, places)
     ]
@@ -272,7 +359,7 @@ def _numbers(entries: Entries, places: list[int]) -> np.ndarray:
     return np.stack([column.to_numpy(np.float64) for column in columns], axis=1)
 
 
-def _words(entries: Entries, places: list[int]) -> list[tuple[Any, ...]]:
+def _words(entries: Entries, places: Sequence[int]) -> list[tuple[Any, ...]]:
     """Return what of each context is compared word for word."""
     columns = [
         column.astype(object).where(~is_missing(column), None)

@@ -10,16 +10,12 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from ma_sbi.correctors.forward_maps import (
-    COUNTS_OF_LOGARITHMS,
-    PLAIN,
-    ROUNDING,
-    ChosenMap,
-    Space,
-)
+from ma_sbi.correctors.forward_maps import ROUNDING, ChosenMap
 from ma_sbi.correctors.lending import lend_residuals
+from ma_sbi.correctors.maps import COUNTS_OF_LOGARITHMS, PLAIN, Space
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
+from ma_sbi.storing.forms import stored
 
 __all__ = ["Imagined"]
 
@@ -53,6 +49,7 @@ PRECISION = 2e-6
 MOST_ROUNDING = 0.02
 
 
+@stored(x_sim="num dim_x", fold="num < num", noise="num dim_x", floor="?")
 @dataclass(frozen=True, eq=False)
 class Imagined:
     """What simulations would have been observed as, and the way back from there.
@@ -75,6 +72,10 @@ class Imagined:
     noise: Tensor
     floor: float
     seed: int | None
+
+    def __post_init__(self) -> None:
+        if len(self.fold) and int(self.fold.max()) >= len(self.chosen.folds):
+            raise ValueError(f"there are {len(self.chosen.folds)} folds, and more are used")
 
     @classmethod
     def by(

@@ -18,11 +18,11 @@ from ma_sbi.posteriors.heavy_tailed import HeavyTailed
 from ma_sbi.posteriors.training import Training
 from ma_sbi.posteriors.unconstrained import default_device
 from ma_sbi.randomness import derive, generator, seeded
-from ma_sbi.saved import num_weights
-from ma_sbi.saving import read, write
+from ma_sbi.saved import Saved, num_weights
+from ma_sbi.saving import Packed, read
 from ma_sbi.validation import as_count, as_matrix, double_device
 
-__all__ = ["SimulationDensity", "fit_density", "load_density"]
+__all__ = ["SimulationDensity", "fit_density", "load_density", "unpack_density"]
 
 KIND = "density"
 FLOWS = {"nsf": zuko.flows.NSF, "maf": zuko.flows.MAF}
@@ -135,7 +135,13 @@ def load_density(
         ValueError: If the file holds something else, or does not fit its header.
         OSError: If there is no such file.
     """
-    saved = read(path, KIND)
+    return unpack_density(read(path, KIND), device=device)
+
+
+def unpack_density(
+    saved: Saved, *, device: torch.device | str | None = None
+) -> SimulationDensity:
+    """Make a density of what ``SimulationDensity.packed`` gave."""
     device = default_device(device)
     precise = double_device(device)
     columns = Columns.stored(saved, precise)
@@ -286,14 +292,13 @@ class SimulationDensity:
 
     def save(self, path: str | Path) -> None:
         """Write the density to a file; :func:`load_density` reads it back."""
-        write(
-            path,
-            KIND,
-            self.settings | {"held_out_loss": self.held_out_loss},
-            columns=asdict(self.columns),
-            heavy=asdict(self.heavy),
-            **{_group(i): flow.state_dict() for i, flow in enumerate(self.flows)},
-        )
+        self.packed().write(path)
+
+    def packed(self) -> Packed:
+        """Return what it is made of, for a file."""
+        flows = {_group(i): flow.state_dict() for i, flow in enumerate(self.flows)}
+        groups = {"columns": asdict(self.columns), "heavy": asdict(self.heavy), **flows}
+        return Packed(KIND, self.settings | {"held_out_loss": self.held_out_loss}, groups)
 
     def _log_prob(self, x: Tensor) -> Tensor:
         standardised = self.columns.standardise(x)

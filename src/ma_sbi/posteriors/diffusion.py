@@ -30,10 +30,17 @@ from ma_sbi.posteriors.unconstrained import (
     on_real_line,
 )
 from ma_sbi.randomness import generator, seeded
-from ma_sbi.saving import read, write
+from ma_sbi.saved import Saved
+from ma_sbi.saving import Packed, read
 from ma_sbi.validation import as_count
 
-__all__ = ["DiffusionPosterior", "fit_ddpm", "load_ddpm", "noise_schedule"]
+__all__ = [
+    "DiffusionPosterior",
+    "fit_ddpm",
+    "load_ddpm",
+    "noise_schedule",
+    "unpack_ddpm",
+]
 
 KIND = "ddpm"
 Schedule = Literal["paper", "rescaled"]
@@ -171,7 +178,16 @@ def load_ddpm(
         ValueError: If the file holds something else, or does not fit its header.
         OSError: If there is no such file.
     """
-    saved = read(path, KIND)
+    return unpack_ddpm(read(path, KIND), prior, device=device)
+
+
+def unpack_ddpm(
+    saved: Saved,
+    prior: Distribution | None = None,
+    *,
+    device: torch.device | str | None = None,
+) -> DiffusionPosterior:
+    """Make a model of what ``DiffusionPosterior.packed`` gave; as ``load_ddpm``."""
     layers, hidden = saved.count("layers"), saved.count("hidden")
     scales = []
     for name in ("theta_scale", "x_scale"):
@@ -183,6 +199,7 @@ def load_ddpm(
     signal = saved.tensor("schedule", "signal", (None,), positive=True)
     if not (signal < 1).all() or not (signal.diff() <= 0).all():
         saved.refuse("holds a schedule that does not fall from below 1")
+    sampler, steps = _stored_sampler(saved, len(signal))
     dim_in = dim_theta + _Denoiser.dim_time + dim_x
     weights = hidden * (dim_in + dim_theta) + (layers - 2) * hidden**2
     if layers == 1:
@@ -192,13 +209,26 @@ def load_ddpm(
     with seeded(0):  # draws weights, which are overwritten
         network = _Denoiser(*scales, layers=layers, hidden=hidden)
     saved.fill(network, "network")
-    return DiffusionPosterior(
+    model = DiffusionPosterior(
         network.to(default_device(device)).eval().requires_grad_(requires_grad=False),
         signal.to(default_device(device)),
         prior=prior,
         to_real=to_real,
         training_range=training_range,
     )
+    model.sampler, model.steps = sampler, steps
+    return model
+
+
+def _stored_sampler(saved: Saved, num_steps: int) -> tuple[Sampler, list[int]]:
+    """Read how a model draws; as it was trained, if the file is older than the choice."""
+    if "sampler" not in saved.settings:
+        return "ancestral", list(range(num_steps - 1, -1, -1))
+    sampler: Any = saved.choice("sampler", get_args(Sampler))
+    steps = saved.tensor("schedule", "steps", (None,), dtype=torch.int64)
+    if not (steps.diff() < 0).all() or steps[0] >= num_steps or steps[-1] < 0:
+        saved.refuse("holds steps that do not fall, or are none of its schedule")
+    return sampler, steps.tolist()
 
 
 class DiffusionPosterior(Amortized):
@@ -241,18 +271,20 @@ class DiffusionPosterior(Amortized):
 
     def save(self, path: str | Path) -> None:
         """Write the trained model to a file; :func:`load_ddpm` reads it back."""
+        self.packed().write(path)
+
+    def packed(self) -> Packed:
+        """Return what it is made of, for a file."""
         linear = [m for m in self.network.layers if isinstance(m, nn.Linear)]
         family, numbers = pack_prior(self.prior)
         shape = {"layers": len(linear), "hidden": linear[0].out_features}
-        write(
-            path,
-            KIND,
-            shape | {"prior": family},
-            prior=numbers,
-            network=self.network.state_dict(),
-            schedule={"signal": self.signal},
-            training_range=vars(self.training_range),
-        )
+        groups = {
+            "prior": numbers,
+            "network": self.network.state_dict(),
+            "schedule": {"signal": self.signal, "steps": torch.tensor(self.steps)},
+            "training_range": vars(self.training_range),
+        }
+        return Packed(KIND, shape | {"prior": family, "sampler": self.sampler}, groups)
 
     def deterministic(self, num_steps: int = 20) -> DiffusionPosterior:
         """Return the same model with a deterministic sampler of few steps.

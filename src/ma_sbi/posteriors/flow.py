@@ -30,12 +30,12 @@ from ma_sbi.posteriors.unconstrained import (
     on_real_line,
 )
 from ma_sbi.randomness import seeded
-from ma_sbi.saved import num_weights
-from ma_sbi.saving import read, write
+from ma_sbi.saved import Saved, num_weights
+from ma_sbi.saving import Packed, read
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_count
 
-__all__ = ["FlowPosterior", "fit_flow", "load_flow"]
+__all__ = ["FlowPosterior", "fit_flow", "load_flow", "unpack_flow"]
 
 KIND = "flow"
 NUM_TRANSFORMS = {"nsf": 5, "maf": 8}
@@ -165,7 +165,17 @@ def load_flow(
         ValueError: If the file holds something else, or does not fit its header.
         OSError: If there is no such file.
     """
-    saved = read(path, KIND)
+    return unpack_flow(read(path, KIND), prior, embedding_net=embedding_net, device=device)
+
+
+def unpack_flow(
+    saved: Saved,
+    prior: Distribution | None = None,
+    *,
+    embedding_net: nn.Module | None = None,
+    device: torch.device | str | None = None,
+) -> FlowPosterior:
+    """Make a flow of what ``FlowPosterior.packed`` gave; arguments as of ``load_flow``."""
     settings: dict[str, Any] = {
         "flow": saved.choice("flow", NUM_TRANSFORMS),
         "num_transforms": saved.count("num_transforms"),
@@ -250,16 +260,18 @@ class FlowPosterior(Amortized):
 
     def save(self, path: str | Path) -> None:
         """Write the trained flow to a file; :func:`load_flow` reads it back."""
+        self.packed().write(path)
+
+    def packed(self) -> Packed:
+        """Return what it is made of, for a file."""
         dims = {"dim_theta": self.estimator.input_shape[0], "dim_x": self.dim_x}
         family, numbers = pack_prior(self.prior)
-        write(
-            path,
-            KIND,
-            self.settings | dims | {"prior": family},
-            prior=numbers,
-            estimator=self.estimator.state_dict(),
-            training_range=vars(self.training_range),
-        )
+        groups = {
+            "prior": numbers,
+            "estimator": self.estimator.state_dict(),
+            "training_range": vars(self.training_range),
+        }
+        return Packed(KIND, self.settings | dims | {"prior": family}, groups)
 
     def _draw(self, num_samples: int, x: Tensor) -> Tensor:
         return self.to_real.inv(self.estimator.sample((num_samples,), condition=x))

@@ -46,7 +46,8 @@ class HeavyTailed:
         values, vectors = torch.linalg.eigh(centred.T @ centred / len(points))
         # A direction in which the points do not vary gets a small scale.
         values = values.clamp(min=1e-6 * values[-1].item())
-        whitener = vectors / values.sqrt()
+        # In the order of rows, as a file has it: products round differently in another.
+        whitener = (vectors / values.sqrt()).contiguous()
         radius = (centred @ whitener).norm(dim=1).max()
         # Of the mass, d parts of d + 1 lie beyond the radius.
         log_ball = dim / 2 * math.log(math.pi) - math.lgamma(dim / 2 + 1)

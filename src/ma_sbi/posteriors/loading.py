@@ -5,7 +5,9 @@ from __future__ import annotations
 import pickle
 import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.distributions import Distribution
@@ -13,10 +15,22 @@ from torch.distributions import Distribution
 from ma_sbi.display.text import shorten
 from ma_sbi.posteriors import density, diffusion, flow, sbi, sbi_files
 from ma_sbi.protocols import AmortizedPosterior
-from ma_sbi.saving import kind_of, named, require_file
+from ma_sbi.saving import kind_of, named, read, require_file
 
-__all__ = ["PickledPosterior", "load_posterior"]
+__all__ = ["UNPACK", "PickledPosterior", "load_posterior"]
 
+UNPACK: dict[str, Callable[..., Any]] = {
+    density.KIND: density.unpack_density,
+    flow.KIND: flow.unpack_flow,
+    diffusion.KIND: diffusion.unpack_ddpm,
+    sbi_files.KIND: sbi_files.unpack_sbi,
+}
+"""What makes each kind of model from its settings and tensors."""
+OTHERS = {
+    density.KIND: "load_density",
+    "corrector": "load_corrector",
+    "corrected posterior": "CorrectedPosterior.load",
+}
 # How files of pickle's protocols 2 and later begin.
 PICKLE = b"\x80"
 
@@ -59,17 +73,12 @@ def load_posterior(
             )
         return _unpickle(path, name)
     kind = kind_of(path)
-    if kind == flow.KIND:
-        return flow.load_flow(path, prior, device=device)
-    if kind == diffusion.KIND:
-        return diffusion.load_ddpm(path, prior, device=device)
-    if kind == sbi_files.KIND:
-        return sbi_files.load_sbi(path, prior, device=device)
-    if kind == density.KIND:
-        raise ValueError(
-            f"{name} holds a density of simulations, not a posterior; load_density reads it"
-        )
-    raise ValueError(f"{name} holds {shorten(repr(kind))}, expected a posterior")
+    if kind in OTHERS:
+        raise ValueError(f"{name} holds a {kind}, not a posterior; {OTHERS[kind]} reads it")
+    if kind not in UNPACK:
+        raise ValueError(f"{name} holds {shorten(repr(kind))}, expected a posterior")
+    posterior: AmortizedPosterior = UNPACK[kind](read(path, kind), prior, device=device)
+    return posterior
 
 
 def _is_pickle(path: str | Path) -> bool:

@@ -16,6 +16,7 @@ from ma_sbi.nan import refuse_weights
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.posteriors.training_range import MomentRange, TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated, Truncated
+from ma_sbi.saving import Packed
 
 __all__ = ["SBIAdapter", "from_sbi"]
 
@@ -97,9 +98,13 @@ class SBIAdapter(Truncated):
         Raises:
             ValueError: If these words do not build the network again, or it is not NPE's.
         """
-        from ma_sbi.posteriors.sbi_files import save_sbi
+        self.packed(network, **options).write(path)
 
-        save_sbi(self, path, network, **options)
+    def packed(self, network: str = "maf", **options: Any) -> Packed:
+        """Return what it is made of, for a file; arguments as of ``save``."""
+        from ma_sbi.posteriors.sbi_files import pack_sbi
+
+        return pack_sbi(self, network, **options)
 
     def __repr__(self) -> str:
         return f"from_sbi({type(self.posterior).__name__})"

@@ -21,9 +21,9 @@ from ma_sbi.posteriors.sbi import SBIAdapter, from_sbi
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.randomness import seeded
 from ma_sbi.saved import Saved, num_weights
-from ma_sbi.saving import read, write
+from ma_sbi.saving import Packed, read
 
-__all__ = ["KIND", "load_sbi", "save_sbi"]
+__all__ = ["KIND", "load_sbi", "pack_sbi", "unpack_sbi"]
 
 KIND = "sbi posterior"
 # Options that repeat a part of the network.
@@ -31,12 +31,11 @@ REPEATED = ("num_transforms", "num_blocks")
 MOST_LEAKAGE = 1_000_000
 
 
-def save_sbi(posterior: SBIAdapter, path: str | Path, network: str, **options: Any) -> None:
-    """Write an adapted sbi posterior; :func:`load_sbi` reads it back.
+def pack_sbi(posterior: SBIAdapter, network: str, **options: Any) -> Packed:
+    """Return what an adapted sbi posterior is made of, for a file.
 
     Args:
         posterior: What :func:`~ma_sbi.from_sbi` returned, of NPE.
-        path: The file.
         network: The name of the network that it was trained with.
         options: The options of ``posterior_nn`` that it was trained with.
 
@@ -67,7 +66,7 @@ def save_sbi(posterior: SBIAdapter, path: str | Path, network: str, **options: A
     known = posterior.training_range
     groups = {"training_range": vars(known)} if type(known) is TrainingRange else {}
     settings["prior"] = family
-    write(path, KIND, settings, prior=numbers, estimator=state, **groups)
+    return Packed(KIND, settings, {"prior": numbers, "estimator": state, **groups})
 
 
 def load_sbi(
@@ -83,7 +82,16 @@ def load_sbi(
         prior: The prior it was trained with; that in the file if None.
         device: Where to sample; torch's default device if None.
     """
-    saved = read(path, KIND)
+    return unpack_sbi(read(path, KIND), prior, device=device)
+
+
+def unpack_sbi(
+    saved: Saved,
+    prior: Distribution | None = None,
+    *,
+    device: torch.device | str | None = None,
+) -> SBIAdapter:
+    """Make a posterior of what :func:`pack_sbi` gave; arguments as of ``load_sbi``."""
     settings = _checked_settings(saved)
     dim_theta, dim_x = (math.prod(settings[name]) for name in ("shape_theta", "shape_x"))
     prior = stored_prior(saved, prior, dim_theta)

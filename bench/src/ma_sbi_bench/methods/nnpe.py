@@ -81,7 +81,8 @@ class NNPE(RetrainedMethod):
         self.posterior_.save(path)
         saved = read(path, "flow")
         standardise = self.standardise_.state_dict()
-        write(path, "flow", saved.settings, **saved.groups, standardise=standardise)
+        groups = saved.groups | {"standardise": standardise}
+        write(path, "flow", saved.settings, groups)
 
 
 def load_nnpe(path: str | Path, prior: Distribution) -> NNPE:

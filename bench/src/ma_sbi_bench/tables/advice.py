@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi import check, fit_corrector
-from ma_sbi.checking.judging import CommonCorrector
+from ma_sbi.correctors.common import CommonCorrector
 from ma_sbi.mixture import log_prob_mixture
 from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.budget import Budget
