@@ -13,7 +13,7 @@ import os
 import pickle
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,11 +23,27 @@ import torch
 from safetensors.torch import save
 from sbi.utils import BoxUniform
 
-from ma_sbi import fit_ddpm, fit_density, fit_flow, load_ddpm, load_density, load_flow
+from ma_sbi import (
+    ComposedCorrector,
+    HashEncoder,
+    fit_ddpm,
+    fit_density,
+    fit_flow,
+    load_corrector,
+    load_ddpm,
+    load_density,
+    load_flow,
+)
+from ma_sbi.correctors import Evidence, ResidualPools, Shift
 from ma_sbi.saving import read
 
-KINDS = ("flow", "ddpm", "density")
-LOADERS = {"flow": load_flow, "ddpm": load_ddpm, "density": load_density}
+KINDS = ("flow", "ddpm", "density", "corrector")
+LOADERS = {
+    "flow": load_flow,
+    "ddpm": load_ddpm,
+    "density": load_density,
+    "corrector": load_corrector,
+}
 HUGE = 10**9
 ESCAPE = "\x1b[31m\x1b]0;title\x07"
 
@@ -56,6 +72,53 @@ class Model:
     def settings(self) -> dict[str, Any]:
         return self.header["settings"]
 
+    @property
+    def weight(self) -> str:
+        """Name of a tensor of weights."""
+        if self.kind == "corrector":
+            return f"tensors/{self.node('model')['groups']['flow'][WEIGHT['density'][5:]]}"
+        return WEIGHT[self.kind]
+
+    @property
+    def vector(self) -> str:
+        """Name of a tensor of one dimension."""
+        if self.kind == "corrector":
+            return f"tensors/{self.node('model')['groups']['columns']['center']}"
+        return VECTOR[self.kind]
+
+    @property
+    def main(self) -> str:
+        """Name of a setting without which there is nothing."""
+        names = {"flow": "dim_x", "ddpm": "hidden", "density": "hidden"}
+        return names.get(self.kind, "tree")
+
+    def nodes(self) -> Iterator[dict[str, Any]]:
+        """Yield every part of a corrector."""
+        waiting = [self.settings["tree"]]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, dict):
+                yield node
+            if isinstance(node, (dict, list)):
+                waiting += node.values() if isinstance(node, dict) else node
+
+    def node(self, kind: str) -> dict[str, Any]:
+        return next(node for node in self.nodes() if node.get("is") == kind)
+
+    def fields(self, name: str) -> dict[str, Any]:
+        """Return the fields of the first object of a class."""
+        return next(node["fields"] for node in self.nodes() if node.get("class") == name)
+
+    def claim(self, name: str, value: Any) -> None:
+        """Change a setting, or a field of every object of a class."""
+        if self.kind != "corrector":
+            self.settings[name] = value
+            return
+        cls, _, field = name.partition(".")
+        for node in list(self.nodes()):
+            if node.get("class") == cls:
+                node["fields"][field] = value
+
     def write(self, path: Path) -> None:
         header = self.header if isinstance(self.header, str) else json.dumps(self.header)
         path.write_bytes(save(self.tensors, metadata={"ma_sbi": header}))
@@ -75,6 +138,12 @@ def _valid(kind: str) -> bytes:
         model = fit_ddpm(prior, theta, x, layers=3, hidden=8, epochs=1, num_steps=5, seed=0)
     else:
         model = fit_density(x, flow="maf", hidden=(8,), max_epochs=2, seed=0)
+    if kind == "corrector":
+        # Pools larger than the number of draws: another number gives other candidates.
+        fitting = ResidualPools(9, noise=1e-4)
+        parts = HashEncoder(16), Shift(), fitting, Evidence(model)
+        departures = 0.3 * torch.randn(60, 2, generator=rng)
+        model = ComposedCorrector(*parts).fit(["a", None] * 30, x[:60] + departures, x[:60])
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
         return (Path(folder) / "model").read_bytes()
@@ -88,7 +157,7 @@ def valid_file(kind: str, path: Path) -> Path:
 
 def open_model(path: Path, kind: str) -> Model:
     """Read a valid file, to damage it."""
-    saved = read(path, kind)
+    saved = read(path, kind, finite=kind != "corrector")
     header = json.loads(_metadata(path.read_bytes())["ma_sbi"])
     tensors = {
         f"{group}/{name}": tensor.clone()
@@ -132,15 +201,18 @@ SIZES = {
     "flow": ("dim_x", "dim_theta", "num_transforms"),
     "ddpm": ("layers", "hidden"),
     "density": ("num_transforms", "num_flows"),
+    "corrector": (
+        "ComposedCorrector.dim_x_",
+        "HashEncoder.dim",
+        "ResidualFit.num_draws",
+    ),
 }
 for _kind, _names in SIZES.items():
     for _name in _names:
         for _value in (HUGE, 10**30, -1, 0, 2.5, True, "2", None, [2], 7):
             MUTATIONS[f"{_kind} {_name} = {_value!r}"] = (
                 (_kind,),
-                lambda model, name=_name, value=_value: model.settings.update(
-                    {name: value}
-                ),
+                lambda model, name=_name, value=_value: model.claim(name, value),
             )
 _set("hidden", [HUGE], "flow", "density")
 _set("hidden", [50_000, 50_000], "flow", "density")
@@ -165,7 +237,7 @@ _set("prior", "multivariate normal", "flow", "ddpm")
 
 @mutation("a setting is missing")
 def _(model: Model) -> None:
-    model.settings.pop({"flow": "dim_x", "ddpm": "hidden", "density": "hidden"}[model.kind])
+    model.settings.pop(model.main)
 
 
 @mutation("settings are a list")
@@ -205,9 +277,7 @@ def _(model: Model) -> None:
 
 @mutation("another kind")
 def _(model: Model) -> None:
-    model.header["kind"] = {"flow": "ddpm", "ddpm": "density", "density": "flow"}[
-        model.kind
-    ]
+    model.header["kind"] = KINDS[KINDS.index(model.kind) - 1]
 
 
 @mutation("a version from the future")
@@ -269,8 +339,7 @@ def _(model: Model) -> None:
 
 @mutation("an integer of 100,000 digits")
 def _(model: Model) -> None:
-    name = {"flow": "dim_x", "ddpm": "hidden", "density": "num_transforms"}[model.kind]
-    model.settings[name] = "here"
+    model.settings[model.main] = "here"
     model.header = json.dumps(model.header).replace('"here"', "9" * 100_000)
 
 
@@ -288,12 +357,12 @@ VECTOR = {
 
 
 def _weight(model: Model, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    model.tensors[WEIGHT[model.kind]] = change(model.tensors[WEIGHT[model.kind]])
+    model.tensors[model.weight] = change(model.tensors[model.weight])
 
 
 def _filled(value: float) -> Mutation:
     def change(model: Model) -> None:
-        weight = model.tensors[WEIGHT[model.kind]]
+        weight = model.tensors[model.weight]
         weight.view(-1)[0] = value
 
     return change
@@ -315,57 +384,55 @@ mutation("no tensors")(lambda m: m.tensors.clear())
 
 @mutation("a weight is missing")
 def _(model: Model) -> None:
-    model.tensors.pop(WEIGHT[model.kind])
+    model.tensors.pop(model.weight)
 
 
 @mutation("a vector is of another length")
 def _(model: Model) -> None:
-    model.tensors[VECTOR[model.kind]] = torch.zeros(
-        5, dtype=model.tensors[VECTOR[model.kind]].dtype
-    )
+    model.tensors[model.vector] = torch.zeros(5, dtype=model.tensors[model.vector].dtype)
 
 
 @mutation("a vector is a matrix")
 def _(model: Model) -> None:
-    model.tensors[VECTOR[model.kind]] = model.tensors[VECTOR[model.kind]][None].repeat(2, 1)
+    model.tensors[model.vector] = model.tensors[model.vector][None].repeat(2, 1)
 
 
 @mutation("a vector is of integers")
 def _(model: Model) -> None:
-    model.tensors[VECTOR[model.kind]] = model.tensors[VECTOR[model.kind]].long()
+    model.tensors[model.vector] = model.tensors[model.vector].long()
 
 
 @mutation("a vector is empty")
 def _(model: Model) -> None:
-    model.tensors[VECTOR[model.kind]] = model.tensors[VECTOR[model.kind]][:0]
+    model.tensors[model.vector] = model.tensors[model.vector][:0]
 
 
 @mutation("a vector is missing")
 def _(model: Model) -> None:
-    model.tensors.pop(VECTOR[model.kind])
+    model.tensors.pop(model.vector)
 
 
 @mutation("one more tensor")
 def _(model: Model) -> None:
-    group = WEIGHT[model.kind].split("/")[0]
+    group = model.weight.split("/")[0]
     model.tensors[f"{group}/more"] = torch.zeros(2)
 
 
 @mutation("a tensor with a name of 500 kB")
 def _(model: Model) -> None:
-    group = WEIGHT[model.kind].split("/")[0]
+    group = model.weight.split("/")[0]
     model.tensors[f"{group}/{'n' * 500_000}"] = torch.zeros(2)
 
 
 @mutation("a tensor with an escape sequence in its name")
 def _(model: Model) -> None:
-    group = WEIGHT[model.kind].split("/")[0]
+    group = model.weight.split("/")[0]
     model.tensors[f"{group}/{ESCAPE}"] = torch.zeros(2)
 
 
 @mutation("a tensor without a group")
 def _(model: Model) -> None:
-    model.tensors[WEIGHT[model.kind].split("/")[1]] = model.tensors.pop(WEIGHT[model.kind])
+    model.tensors[model.weight.split("/")[1]] = model.tensors.pop(model.weight)
 
 
 @mutation("scales are zero", "ddpm", "density")
@@ -376,7 +443,7 @@ def _(model: Model) -> None:
 
 @mutation("the order of columns is out of range", "flow", "density")
 def _(model: Model) -> None:
-    name = WEIGHT[model.kind].replace("hyper.0.weight", "order")
+    name = model.weight.replace("hyper.0.weight", "order")
     model.tensors[name] += 100
 
 
@@ -416,7 +483,7 @@ def _(model: Model) -> None:
 def _(model: Model) -> None:
     # The file has a vector of this length, but no matrix.
     long = 50_000
-    group = WEIGHT[model.kind].split("/")[0]
+    group = model.weight.split("/")[0]
     model.tensors[f"{group}/long"] = torch.zeros(long)
     model.settings["hidden"] = long if model.kind == "ddpm" else [long, long]
 
@@ -548,3 +615,7 @@ def refusal(crafted: Crafted) -> str | None:
     except (ValueError, OSError) as error:
         return str(error)
     return None
+
+
+# The attacks on objects register themselves here.
+from tests import crafted_correctors  # noqa: E402, F401

@@ -9,6 +9,7 @@ PACKAGE = Path(ma_sbi.__file__).parent
 # A room may import the rooms before it, so that there is no cycle.
 ORDER = (
     "one_at_a_time",
+    "schedulers",
     "writing",
     "display",
     "doubles",
@@ -38,8 +39,10 @@ ORDER = (
     "predictive",
     "diagnostics",
     "checking",
+    "applying",
     "plots",
     "demo",
+    "commands",
     "cli",
 )
 

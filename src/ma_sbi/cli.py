@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from json import dumps
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from ma_sbi import __version__
+from ma_sbi.commands.correct import correct
+from ma_sbi.commands.fit import fit
+from ma_sbi.commands.options import (
+    AllowPickle,
+    ContextColumns,
+    GroupsColumn,
+    LabelColumns,
+    NumberColumns,
+    PosteriorFile,
+    PosteriorPath,
+    Seed,
+    TableFile,
+    ThetaColumns,
+    XObsColumns,
+    XSimColumns,
+    one_thread,
+    refusals,
+)
 
 if TYPE_CHECKING:
     from ma_sbi.checking import Check
-    from ma_sbi.protocols import AmortizedPosterior
-
-# A longer sentence is not read.
-LONGEST = 2000
 
 app = typer.Typer(
     help="Correct a trained posterior from what you know about your simulator's errors.",
@@ -130,81 +143,36 @@ def demo(
 
 @app.command()
 def check(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="npz, csv, tsv or parquet with x_obs and context, and, where there are, "
-            "x_sim, theta and groups.",
-        ),
-    ],
+    file: TableFile,
     *,
-    posterior: Annotated[
-        Path | None,
-        typer.Option(
-            help="A posterior that save wrote: of fit_flow, fit_ddpm, or of sbi by "
-            "from_sbi(posterior).save(file)."
-        ),
-    ] = None,
-    allow_pickle: Annotated[
-        bool,
-        typer.Option(
-            "--allow-pickle",
-            help="Let the posterior be a pickle of an sbi posterior. Reading a pickle can "
-            "run any code: only for files that you wrote yourself.",
-        ),
-    ] = False,
+    posterior: PosteriorPath = None,
+    allow_pickle: AllowPickle = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with plots to this file.")
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON, for other programs.")
     ] = False,
-    context: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Columns that hold the context: names between commas, or a pattern such "
-            "as 'note*'; may be given several times."
-        ),
-    ] = None,
-    x_obs: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns of observations, likewise, e.g. 'temp_meas,flow_meas'."),
-    ] = None,
-    x_sim: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns of simulations, in the same order."),
-    ] = None,
-    theta: Annotated[
-        list[str] | None, typer.Option(help="Columns of true parameters.")
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(help="Column of groups whose rows are not independent."),
-    ] = None,
-    number: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Columns of the context that are numbers, however they are written: 007 "
-            "is 7, 1.10 is 1.1."
-        ),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns of the context that are labels, though numbers."),
-    ] = None,
+    context: ContextColumns = None,
+    x_obs: XObsColumns = None,
+    x_sim: XSimColumns = None,
+    theta: ThetaColumns = None,
+    groups: GroupsColumn = None,
+    number: NumberColumns = None,
+    label: LabelColumns = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
             help="Exit with 1 if the verdict is another; may be given several times."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Say whether a correction by this context can be trusted, and why."""
-    from ma_sbi.display.text import printable, shorten
+    from ma_sbi.display.text import printable
     from ma_sbi.writing import check_output
 
-    try:
+    with refusals("check"):
         if html is not None:
             check_output(html, filter(None, [file, posterior]), "page")
         named = {
@@ -216,16 +184,13 @@ def check(
             "number": number or [],
             "label": label or [],
         }
-        model = None if posterior is None else _Model(posterior, allow_pickle)
+        model = None if posterior is None else PosteriorFile(posterior, allow_pickle)
         result = _check(file, model, named, require or [], seed)
         if result.advice.code:
             code = f"{_to_begin_with(file, model, named, seed)}\n\n{result.advice.code}"
             result = replace(result, advice=replace(result.advice, code=code))
         if html is not None:
             result.to_html(html)
-    except (ValueError, OSError) as error:
-        typer.echo(f"ma-sbi check: {shorten(error, LONGEST)}", err=True)
-        raise typer.Exit(2) from None
     if json:
         typer.echo(dumps(result.to_dict(), indent=2, allow_nan=False))
     else:
@@ -237,27 +202,8 @@ def check(
         raise typer.Exit(1)
 
 
-class _Model(NamedTuple):
-    """The file of a posterior, and whether it may be a pickle."""
-
-    path: Path
-    allow_pickle: bool
-
-    def load(self) -> AmortizedPosterior:
-        from ma_sbi import load_posterior
-        from ma_sbi.display.text import shorten
-
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            posterior = load_posterior(self.path, allow_pickle=self.allow_pickle)
-        for one in caught:
-            said = shorten(one.message, LONGEST)
-            typer.echo(f"ma-sbi check: warning: {said}", err=True)
-        return posterior
-
-
 def _to_begin_with(
-    file: Path, model: _Model | None, named: dict[str, Any], seed: int
+    file: Path, model: PosteriorFile | None, named: dict[str, Any], seed: int
 ) -> str:
     """Write the lines that make in Python what the command has read and found."""
     names = "".join(f", {name}={value!r}" for name, value in named.items() if value)
@@ -281,7 +227,7 @@ def _to_begin_with(
 
 def _check(
     file: Path,
-    model: _Model | None,
+    model: PosteriorFile | None,
     named: dict[str, Any],
     require: list[str],
     seed: int,
@@ -301,21 +247,16 @@ def _check(
             raise ValueError(
                 f"there is no verdict {one!r}; known are {', '.join(VERDICTS)}"
             )
-    import torch
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     from ma_sbi import check
 
-    # Small operations are faster on one thread, and no caller shares this process.
-    torch.set_num_threads(1)
-    with threadpool_limits(1):
+    with one_thread():
         result = check(
             held.x_obs,
             held.context,
             x_sim=held.x_sim,
             theta=held.theta,
             groups=held.groups,
-            posterior=None if model is None else model.load(),
+            posterior=None if model is None else model.load("check"),
             seed=seed,
             show_progress=True,
         )
@@ -327,6 +268,9 @@ def _check(
         notes.append(f"Not used in the file: {names}{rest}.")
     return replace(result, notes=(*result.notes, *notes)) if notes else result
 
+
+app.command()(fit)
+app.command()(correct)
 
 BENCH_COMMANDS = {
     "methods": "List MA-SBI and its rivals, and the data that each needs.",

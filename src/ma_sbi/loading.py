@@ -16,7 +16,7 @@ import ma_sbi.correctors.common  # noqa: F401
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.files import KIND, Kept, Shown
 from ma_sbi.display.text import shorten
-from ma_sbi.posteriors.loading import UNPACK
+from ma_sbi.posteriors.kinds import POSTERIORS, UNPACK, unpack_with
 from ma_sbi.protocols import Encoder
 from ma_sbi.saved import Saved
 from ma_sbi.saving import read
@@ -75,11 +75,13 @@ def load_kept(
         options: Of the posterior, such as its prior.
     """
     saved = read(path, kind, finite=False)
-    unpackers = {
-        kind: partial(unpack, device=device, **({} if kind == "density" else options))
-        for kind, unpack in UNPACK.items()
-    }
-    unpacker = Unpacker(saved, unpackers, {"encoder": encoder, "density": density})
+
+    def make(kind: str, held: Saved) -> Any:
+        own = options if kind in POSTERIORS else {}
+        return unpack_with(kind)(held, device=device, **own)
+
+    models = {kind: partial(make, kind) for kind in UNPACK}
+    unpacker = Unpacker(saved, models, {"encoder": encoder, "density": density})
     kept = unpacker.unpack(saved.setting("tree"))
     if not isinstance(kept, Kept) or not isinstance(kept.corrector, BaseCorrector):
         saved.refuse("holds no corrector")

@@ -21,6 +21,7 @@ from ma_sbi.randomness import derive, generator
 from ma_sbi.telling import told_together, untold
 
 __all__ = [
+    "few_rows",
     "log_prob_corrected",
     "log_prob_mixture",
     "sample_corrected",
@@ -63,7 +64,7 @@ def sample_corrected(
                 correct(rows),
                 seed=seed if rows.start == 0 else derive(seed, f"row {rows.start}"),
             )
-            for rows in _few_rows(*shape)
+            for rows in few_rows(*shape)
         ]
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
@@ -75,7 +76,7 @@ def log_prob_corrected(
     correct: Callable[[slice], Corrections],
 ) -> Tensor:
     """Evaluate as :func:`log_prob_mixture` does, correcting few observations at a time."""
-    theta, blocks = torch.as_tensor(theta), _few_rows(*shape)
+    theta, blocks = torch.as_tensor(theta), few_rows(*shape)
     if len(blocks) > 1 and theta.shape[1] not in (1, shape[0]):
         raise ValueError(
             f"theta must have a batch of {shape[0]}, as x has, got {theta.shape[1]}"
@@ -89,7 +90,8 @@ def log_prob_corrected(
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
-def _few_rows(num_rows: int, dim_x: int) -> list[slice]:
+def few_rows(num_rows: int, dim_x: int) -> list[slice]:
+    """Cut observations into blocks that are corrected at once."""
     size = max(1, min(ROWS_AT_ONCE, ENTRIES_AT_ONCE // dim_x))
     return [slice(start, start + size) for start in range(0, num_rows, size)]
 

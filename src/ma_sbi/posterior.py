@@ -179,7 +179,7 @@ class CorrectedPosterior:
         from ma_sbi.correctors.files import save_corrector
 
         packed = self.posterior.packed(**options)
-        save_corrector(self.corrector, path, KIND, packed)
+        save_corrector(self.corrector, path, KIND, posterior=packed)
 
     @classmethod
     def load(

@@ -21,7 +21,7 @@ from ma_sbi.context import is_missing
 from ma_sbi.display.text import shorten
 from ma_sbi.doubles import KINDS, as_doubles
 
-__all__ = ["How", "Read", "as_column", "as_x", "check_labels"]
+__all__ = ["How", "Read", "as_column", "as_x", "check_labels", "read_numbers", "read_x"]
 
 How = Literal["number", "label"]
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -46,6 +46,24 @@ def as_x(values: Any, name: str) -> np.ndarray:
     Raises:
         ValueError: If something is no finite number, with its row.
     """
+    array, numbers = read_x(values, name)
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        row, column = (int(one) for one in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{shorten(name)} must hold finite numbers, got "
+            f"{_in_words(array[row, column])} in row {row} ({bad.any(axis=1).sum()} of "
+            f"{len(array)} rows; the first row is 0)"
+        )
+    return numbers
+
+
+def read_x(values: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return cells as a matrix, and their numbers; NaN or infinite where one is none.
+
+    Raises:
+        ValueError: If it is no matrix, or of something else than numbers and texts.
+    """
     shown = shorten(name)
     array = np.asarray(values)
     if array.dtype == object and array.ndim == 1 and len(array) and np.ndim(array[0]) == 1:
@@ -63,14 +81,7 @@ def as_x(values: Any, name: str) -> np.ndarray:
         numbers = np.array([_as_number(one) for one in array.flat]).reshape(array.shape)
         if np.isfinite(numbers).all():
             raise
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        row, column = (int(one) for one in np.argwhere(bad)[0])
-        raise ValueError(
-            f"{shown} must hold finite numbers, got {_in_words(array[row, column])} in "
-            f"row {row} ({bad.any(axis=1).sum()} of {len(array)} rows; the first row is 0)"
-        )
-    return numbers
+    return array, numbers
 
 
 def as_column(values: np.ndarray, name: str, how: How | None) -> Read:
@@ -173,7 +184,7 @@ def _why_labels(texts: Sequence[str], name: str) -> str:
 
 def _as_numbers(entries: pd.Series, there: np.ndarray, name: str) -> pd.Series:
     """Convert what the user calls numbers, in any spelling."""
-    numbers = np.array([_as_number(one) for one in entries])
+    numbers = read_numbers(entries)
     bad = np.flatnonzero(there & ~np.isfinite(numbers))
     if len(bad):
         raise ValueError(
@@ -182,6 +193,11 @@ def _as_numbers(entries: pd.Series, there: np.ndarray, name: str) -> pd.Series:
             "row is 0); leave a cell empty if it is missing"
         )
     return pd.Series(numbers)
+
+
+def read_numbers(entries: Any) -> np.ndarray:
+    """Return the numbers of cells in any spelling, ``(n,)``; NaN where one is none."""
+    return np.array([_as_number(one) for one in entries], dtype=np.float64)
 
 
 def _as_number(cell: Any) -> float:

@@ -19,9 +19,13 @@ from ma_sbi.checking.cells import How, as_column, as_x, check_labels
 from ma_sbi.checking.formats import look_at
 from ma_sbi.display.text import shorten
 
-__all__ = ["Observations", "read_observations"]
+__all__ = ["Observations", "find_columns", "read_observations"]
 
 NUMBERS = ("x_obs", "x_sim", "theta")
+NO_X_OBS = (
+    "x_obs is missing: expected an array x_obs, or columns x_obs_0, x_obs_1, ...; "
+    "name others with --x-obs; the file has {}"
+)
 # Columns that a message names.
 MOST_LISTED = 20
 INDEX = r"(?:[_.]?(\d+)|\[(\d+)\])"
@@ -39,6 +43,7 @@ class Observations(NamedTuple):
         unused: Names of columns or arrays that nothing was taken from.
         named: What the caller's own names stand for, in words; empty if none were given.
         notes: Which columns of a context look like numbers and are labels, in sentences.
+        columns: Names of the columns of x_obs, and of the context.
     """
 
     x_obs: np.ndarray
@@ -49,6 +54,7 @@ class Observations(NamedTuple):
     unused: tuple[str, ...]
     named: str = ""
     notes: tuple[str, ...] = ()
+    columns: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
 def read_observations(
@@ -152,26 +158,17 @@ def _assemble(
             both = shorten(min(used & set(own)))
             raise ValueError(f"the column {both!r} is named twice, last by {_option(name)}")
         used |= set(own)
+    columns = {name: named.get(name) or _numbered(held, name) for name in NUMBERS}
+    if not columns["x_obs"]:
+        raise ValueError(NO_X_OBS.format(_list(held)))
+    used |= {one for own in columns.values() for one in own}
     numbers = {
-        name: _side_by_side(held, named[name], name)
-        if name in named
-        else _numbers(held, name, used)
-        for name in NUMBERS
+        name: _side_by_side(held, own, name) if own else None
+        for name, own in columns.items()
     }
     x_obs = numbers["x_obs"]
-    if x_obs is None:
-        raise ValueError(
-            "x_obs is missing: expected an array x_obs, or columns x_obs_0, x_obs_1, ...; "
-            f"name others with --x-obs; the file has {_list(held)}"
-        )
-    names = context or [
-        name for name in held if name == "context" or name.startswith("context_")
-    ]
-    if not names:
-        raise ValueError(
-            "context is missing: expected context, or several that begin with context_; "
-            f"name others with --context; the file has {_list(held)}"
-        )
+    assert x_obs is not None  # noqa: S101 (it has columns)
+    names = context or _named_context(held)
     if groups is None:
         groups = next((name for name in ("groups", "group") if name in held), None)
     if groups is not None and groups not in held:
@@ -206,11 +203,43 @@ def _assemble(
         unused,
         "; ".join(f"{name} is {_list(own)}" for name, own in named.items()),
         tuple(filter(None, (note for _, note in read))),
+        (tuple(columns["x_obs"]), tuple(names)),
     )
 
 
-def _numbers(held: Mapping[str, Any], name: str, used: set[str]) -> np.ndarray | None:
-    """Find a matrix as one array, or as numbered columns."""
+def find_columns(
+    names: Sequence[str], *, x_obs: Sequence[str] = (), context: Sequence[str] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Find the columns of observations and of the context among names alone.
+
+    Args:
+        names: Of all columns.
+        x_obs: Those that the user gave; by default as :func:`read_observations`.
+        context: Likewise.
+
+    Raises:
+        ValueError: If they are not there.
+    """
+    held = dict.fromkeys(names)
+    found = _find(held, x_obs, "x_obs") or _numbered(held, "x_obs")
+    if not found:
+        raise ValueError(NO_X_OBS.format(_list(names)))
+    return tuple(found), tuple(_find(held, context, "context") or _named_context(held))
+
+
+def _named_context(held: Mapping[str, Any]) -> list[str]:
+    """Find the columns of the context by their usual names."""
+    names = [name for name in held if name == "context" or name.startswith("context_")]
+    if not names:
+        raise ValueError(
+            "context is missing: expected context, or several that begin with context_; "
+            f"name others with --context; the file has {_list(held)}"
+        )
+    return names
+
+
+def _numbered(held: Mapping[str, Any], name: str) -> list[str]:
+    """Find a matrix as one array, or as numbered columns; nothing if it is not there."""
     numbered: dict[int, str] = {}
     for column in held:
         found = re.fullmatch(re.escape(name) + INDEX, column)
@@ -224,10 +253,9 @@ def _numbers(held: Mapping[str, Any], name: str, used: set[str]) -> np.ndarray |
     if name in held:
         if numbered:
             raise ValueError(f"there is {name} and also {_list(list(numbered.values()))}")
-        used.add(name)
-        return as_x(held[name], name)
+        return [name]
     if not numbered:
-        return None
+        return []
     first = min(numbered)
     expected = range(first, first + len(numbered))
     gaps = sorted(set(expected) - set(numbered))
@@ -236,8 +264,7 @@ def _numbers(held: Mapping[str, Any], name: str, used: set[str]) -> np.ndarray |
         raise ValueError(
             f"column {lost} of {name} is missing among {_list(list(numbered.values()))}"
         )
-    used |= set(numbered.values())
-    return _side_by_side(held, [numbered[place] for place in expected], name)
+    return [numbered[place] for place in expected]
 
 
 def _side_by_side(held: Mapping[str, Any], columns: list[str], name: str) -> np.ndarray:

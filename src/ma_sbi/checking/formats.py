@@ -14,7 +14,6 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +21,7 @@ import numpy as np
 
 from ma_sbi.display.text import shorten
 
-__all__ = ["READERS", "look_at"]
+__all__ = ["READERS", "check_names", "look_at", "separated"]
 
 # A check takes 20,000 rows at most: no table of more is needed, or can be held twice.
 MOST_BYTES = 2**30
@@ -32,8 +31,12 @@ HEADERS = {
 }
 
 
-def look_at(path: Path) -> Callable[[Path], Mapping[str, Any]]:
+def look_at(path: Path, *, limited: bool = True) -> Callable[[Path], Mapping[str, Any]]:
     """Find the reader of a file, before anything of it is read.
+
+    Args:
+        path: The file.
+        limited: Whether it must fit into memory.
 
     Raises:
         ValueError: If it is not there, no plain file, of an unknown format, empty or huge.
@@ -53,8 +56,14 @@ def look_at(path: Path) -> Callable[[Path], Mapping[str, Any]]:
         )
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name} is empty")
-    _check_size(path.stat().st_size, path.name)
+    if limited:
+        _check_size(path.stat().st_size, path.name)
     return reader
+
+
+def separated(path: Path) -> tuple[str, str]:
+    """Return what separates the cells of a csv or tsv file, as a character and in words."""
+    return ("\t", "tabs") if path.suffix.lower() == ".tsv" else (",", "commas")
 
 
 def _check_size(num_bytes: int, name: str) -> None:
@@ -66,7 +75,8 @@ def _check_size(num_bytes: int, name: str) -> None:
         )
 
 
-def _read_table(path: Path, separator: str, words: str) -> dict[str, np.ndarray]:
+def _read_table(path: Path) -> dict[str, np.ndarray]:
+    separator, words = separated(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             found = list(csv.reader(file, delimiter=separator, strict=True))
@@ -81,11 +91,7 @@ def _read_table(path: Path, separator: str, words: str) -> dict[str, np.ndarray]
     if not rows:
         raise ValueError(f"{path.name} holds no columns")
     names = [name.strip() for name in rows[0]]
-    if len(names) == 1 and re.search(r"[;,\t]", names[0]):
-        raise ValueError(
-            f"{path.name} is not separated by {words}: a csv has commas, a tsv has tabs"
-        )
-    _check_names(names, path)
+    check_names(names, path)
     for place, row in enumerate(rows[1:]):
         # A cell that is missing at the end may be a row that was cut.
         if len(row) != len(names):
@@ -101,7 +107,13 @@ def _read_table(path: Path, separator: str, words: str) -> dict[str, np.ndarray]
     }
 
 
-def _check_names(names: list[str], path: Path) -> None:
+def check_names(names: list[str], path: Path) -> None:
+    """Check that columns of a file were told apart, and have names of their own."""
+    if len(names) == 1 and re.search(r"[;,\t]", names[0]):
+        raise ValueError(
+            f"{path.name} is not separated by {separated(path)[1]}: a csv has commas, a "
+            "tsv has tabs"
+        )
     twice = next((one for one, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"the column {shorten(twice)!r} occurs twice in {path.name}")
@@ -128,7 +140,7 @@ def _read_parquet(path: Path) -> dict[str, Any]:
         said = shorten(error, 200)
         raise ValueError(f"{path.name} is not a parquet file: {said}") from error
     names = [str(name).strip() for name in table.columns]
-    _check_names(names, path)
+    check_names(names, path)
     _check_rows(len(table), names)
     return {name: table.iloc[:, place] for place, name in enumerate(names)}
 
@@ -155,7 +167,7 @@ class _Archive(Mapping[str, np.ndarray]):
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
             raise ValueError(f"{path.name} is not an npz file, or is damaged") from error
         names = [member.filename.removesuffix(".npy") for member in members]
-        _check_names(names, path)
+        check_names(names, path)
         self._members = dict(zip(names, members, strict=True))
 
     def __iter__(self) -> Iterator[str]:
@@ -203,7 +215,7 @@ def _check_header(file: IO[bytes], size: int) -> None:
 
 READERS: dict[str, Callable[[Path], Mapping[str, Any]]] = {
     ".npz": _Archive,
-    ".csv": partial(_read_table, separator=",", words="commas"),
-    ".tsv": partial(_read_table, separator="\t", words="tabs"),
+    ".csv": _read_table,
+    ".tsv": _read_table,
     ".parquet": _read_parquet,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from ma_sbi.storing.forms import form_of, stored
 from ma_sbi.storing.packing import Packer
 from ma_sbi.telling import levels_to_caller, untold
 
-__all__ = ["KIND", "Kept", "Shown", "save_corrector"]
+__all__ = ["KIND", "Kept", "Shown", "TableColumns", "save_corrector"]
 
 KIND = "corrector"
 # How far the correction of an example may be from what it was, in units of its spread and
@@ -66,6 +66,22 @@ class Shown:
 
 
 @stored()
+@dataclass(frozen=True)
+class TableColumns:
+    """Which columns of tables a corrector was fitted to, and how contexts were read.
+
+    Attributes:
+        x_obs: Names of the observed columns.
+        context: Names of the columns of the context.
+        read_as: How each of these was read.
+    """
+
+    x_obs: tuple[str, ...]
+    context: tuple[str, ...]
+    read_as: tuple[Literal["number", "label", "date"], ...]
+
+
+@stored()
 @dataclass(frozen=True, eq=False)
 class Kept:
     """What a file holds.
@@ -74,17 +90,24 @@ class Kept:
         corrector: A fitted corrector.
         shown: What it does.
         posterior: What is corrected; None if the corrector is kept alone.
+        table: Which columns of tables it was fitted to, if it was to a table.
     """
 
     corrector: Any
     shown: Shown
     posterior: Any = None
+    table: TableColumns | None = None
 
 
 def save_corrector(
-    corrector: BaseCorrector, path: str | Path, kind: str = KIND, posterior: Any = None
+    corrector: BaseCorrector,
+    path: str | Path,
+    kind: str = KIND,
+    *,
+    posterior: Any = None,
+    table: TableColumns | None = None,
 ) -> None:
-    """Write a corrector, and what it corrects if wanted.
+    """Write a corrector, and what it corrects, or of what table, if wanted.
 
     Raises:
         ValueError: If it is not fitted, or some part of it cannot be saved.
@@ -96,6 +119,6 @@ def save_corrector(
         )
     shown = Shown.of(corrector, *corrector.examples())
     packer = Packer()
-    tree = packer.pack(Kept(corrector, shown, posterior))
+    tree = packer.pack(Kept(corrector, shown, posterior, table))
     write(path, kind, {"tree": tree}, {"tensors": packer.tensors}, finite=False)
     packer.warn(levels_to_caller())

@@ -283,7 +283,7 @@ class SeenContexts:
                 f"first: {numbers[row, column]:g}, calibrated from {self.low[column]:g} to "
                 f"{self.high[column]:g}"
             )
-        return outside.any(axis=1)
+        return np.asarray(outside.any(axis=1))
 
     def _missing(self, uniques: Entries, encoding: Tensor | None) -> np.ndarray:
         """Tell where nothing is given that could be compared."""

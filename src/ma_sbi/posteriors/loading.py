@@ -5,29 +5,20 @@ from __future__ import annotations
 import pickle
 import warnings
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.distributions import Distribution
 
 from ma_sbi.display.text import shorten
-from ma_sbi.posteriors import density, diffusion, flow, sbi, sbi_files
+from ma_sbi.posteriors.kinds import POSTERIORS, unpack_with
 from ma_sbi.protocols import AmortizedPosterior
 from ma_sbi.saving import kind_of, named, read, require_file
 
-__all__ = ["UNPACK", "PickledPosterior", "load_posterior"]
+__all__ = ["PickledPosterior", "load_posterior"]
 
-UNPACK: dict[str, Callable[..., Any]] = {
-    density.KIND: density.unpack_density,
-    flow.KIND: flow.unpack_flow,
-    diffusion.KIND: diffusion.unpack_ddpm,
-    sbi_files.KIND: sbi_files.unpack_sbi,
-}
-"""What makes each kind of model from its settings and tensors."""
 OTHERS = {
-    density.KIND: "load_density",
+    "density": "load_density",
     "corrector": "load_corrector",
     "corrected posterior": "CorrectedPosterior.load",
 }
@@ -75,9 +66,10 @@ def load_posterior(
     kind = kind_of(path)
     if kind in OTHERS:
         raise ValueError(f"{name} holds a {kind}, not a posterior; {OTHERS[kind]} reads it")
-    if kind not in UNPACK:
+    if kind not in POSTERIORS:
         raise ValueError(f"{name} holds {shorten(repr(kind))}, expected a posterior")
-    posterior: AmortizedPosterior = UNPACK[kind](read(path, kind), prior, device=device)
+    saved = read(path, kind)
+    posterior: AmortizedPosterior = unpack_with(kind)(saved, prior, device=device)
     return posterior
 
 
@@ -110,7 +102,9 @@ def _unpickle(path: str | Path, name: str) -> AmortizedPosterior:
     except Exception as error:  # (what is in a pickle may fail in any way)
         raise ValueError(f"{name} cannot be unpickled: {shorten(error)}") from error
     if hasattr(held, "sample_batched"):
-        return sbi.from_sbi(held)
+        from ma_sbi.posteriors.sbi import from_sbi
+
+        return from_sbi(held)
     if callable(getattr(held, "sample", None)):
         return held
     raise ValueError(f"{name} holds a {type(held).__name__}, expected a posterior")

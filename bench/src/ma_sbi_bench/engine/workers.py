@@ -17,12 +17,11 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from joblib.externals.loky import ProcessPoolExecutor
 
-if TYPE_CHECKING:
-    from distributed import Client
+from ma_sbi.schedulers import connect
 
 __all__ = ["Cluster", "Processes", "ThisProcess", "connect"]
 
@@ -31,8 +30,6 @@ ONE_THREAD = {
     f"{library}_NUM_THREADS": "1"
     for library in ("OMP", "MKL", "OPENBLAS", "BLIS", "NUMEXPR")
 } | {"VECLIB_MAXIMUM_THREADS": "1"}
-# A busy scheduler may take a while to answer.
-SECONDS_TO_ANSWER = 10.0
 
 
 class ThisProcess:
@@ -124,7 +121,7 @@ class Cluster:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._client = connect(address)
+        self._client = connect(address, extra="ma-sbi-bench[cluster]")
         self._executor = self._client.get_executor(pure=False)
 
     @property
@@ -148,24 +145,6 @@ class Cluster:
     def stop(self) -> None:
         """Cancel what is not done, and leave the scheduler."""
         self._client.close()
-
-
-def connect(address: str) -> Client:
-    """Reach a Dask scheduler.
-
-    Raises:
-        ValueError: If Dask is not installed, or no scheduler answers.
-    """
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ValueError(
-            "a scheduler needs Dask: pip install 'ma-sbi-bench[cluster]'"
-        ) from error
-    try:
-        return Client(address, timeout=SECONDS_TO_ANSWER)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ValueError(f"no Dask scheduler answers at {address}: {error}") from error
 
 
 def _call(function: Callable[[Any], Any], given: Any, mark: str) -> Any:

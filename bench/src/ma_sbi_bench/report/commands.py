@@ -95,7 +95,7 @@ def check(asked: Reproduction, num_workers: int | None, scheduler: str | None) -
         reason = error.strerror or error
         raise ValueError(f"cannot write into the folder {asked.out}: {reason}") from error
     if scheduler is not None:
-        with connect(scheduler) as client:
+        with connect(scheduler, extra="ma-sbi-bench[cluster]") as client:
             if not client.scheduler_info()["workers"]:
                 _say(f"The scheduler at {scheduler} has no workers yet.", err=True)
 

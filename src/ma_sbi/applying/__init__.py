@@ -1,0 +1,1 @@
+"""A saved corrector applied to tables of any length, block by block."""

@@ -1,0 +1,240 @@
+"""The command ``correct``: a saved corrector applied to a table of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ma_sbi.commands.options import (
+    AllowPickle,
+    ContextColumns,
+    LabelColumns,
+    NumberColumns,
+    PosteriorPath,
+    Seed,
+    XObsColumns,
+    one_thread,
+    refusals,
+)
+
+if TYPE_CHECKING:
+    from ma_sbi.applying.running import Outcome
+    from ma_sbi.applying.sources import Source
+    from ma_sbi.correctors.files import Kept, TableColumns
+
+__all__ = ["correct"]
+
+INTERRUPTED = 130
+
+
+def correct(
+    file: Annotated[
+        Path,
+        typer.Argument(help="csv, tsv, parquet or npz with observations and contexts."),
+    ],
+    *,
+    model: Annotated[
+        Path, typer.Option(help="A corrector, or a corrected posterior, that save wrote.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="File to write: csv, tsv, parquet or npz, by its name.")
+    ],
+    posterior: PosteriorPath = None,
+    allow_pickle: AllowPickle = False,
+    draws: Annotated[
+        int | None,
+        typer.Option(min=1, help="Draws from the corrected posterior, a line for each."),
+    ] = None,
+    candidates: Annotated[
+        bool,
+        typer.Option(
+            "--candidates",
+            help="Write every candidate with its weight, a line for each. The mean of "
+            "several may be an x that none of them is.",
+        ),
+    ] = False,
+    context: ContextColumns = None,
+    x_obs: XObsColumns = None,
+    number: NumberColumns = None,
+    label: LabelColumns = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask scheduler, to correct on its workers."),
+    ] = None,
+    start_over: Annotated[
+        bool,
+        typer.Option("--start-over", help="Forget what a run that was stopped has done."),
+    ] = False,
+    seed: Seed = 0,
+) -> None:
+    """Correct every row of a table; a run that was stopped goes on where it was."""
+    from ma_sbi.display.text import printable
+    from ma_sbi.writing import check_output
+
+    with refusals("correct"):
+        _check_options(posterior, draws, candidates=candidates)
+        check_output(out, filter(None, [file, model, posterior]), "table")
+        for one in filter(None, [model, posterior]):
+            if not one.is_file():
+                raise ValueError(f"there is no model in {one}")
+        from ma_sbi.applying.sources import open_source
+
+        source = open_source(file)
+        from ma_sbi.applying.blocks import Job, load_model, new_names
+        from ma_sbi.applying.outputs import format_of
+        from ma_sbi.applying.running import run
+
+        format_of(out)
+        with one_thread():
+            kept = _load(model)
+            if draws and posterior is None and kept.posterior is None:
+                raise ValueError("draws need a posterior: pass --posterior FILE")
+            content = model.read_bytes()
+            job = Job(
+                content,
+                _columns(source, kept, context, x_obs, number or [], label or []),
+                out.suffix.lower(),
+                "draws" if draws else "candidates" if candidates else "mean",
+                None if posterior is None else posterior.read_bytes(),
+                allow_pickle,
+                draws or 0,
+                seed,
+            )
+            load_model.cache_clear()
+            _check_new(source, new_names(job))
+            with _workers(scheduler) as workers, _progress(source) as progress:
+                try:
+                    outcome = run(
+                        source,
+                        job,
+                        out,
+                        workers=workers,
+                        start_over=start_over,
+                        progress=progress,
+                    )
+                except KeyboardInterrupt:
+                    typer.echo(
+                        "ma-sbi correct: stopped; the same command goes on from here "
+                        f"({out}.blocks has what is done)",
+                        err=True,
+                    )
+                    raise typer.Exit(INTERRUPTED) from None
+    typer.echo(printable(_summary(outcome, out)))
+
+
+def _check_options(posterior: Path | None, draws: int | None, *, candidates: bool) -> None:
+    if posterior is not None and not draws:
+        raise ValueError("a posterior is for draws: pass --draws N, or leave it out")
+    if draws and candidates:
+        raise ValueError("either --draws or --candidates: a table has one kind of lines")
+
+
+def _load(model: Path) -> Kept:
+    from ma_sbi.correctors.files import KIND
+    from ma_sbi.loading import load_kept
+    from ma_sbi.saving import kind_of
+
+    kind = kind_of(model)
+    return load_kept(model, kind if kind == "corrected posterior" else KIND)
+
+
+def _columns(
+    source: Source,
+    kept: Kept,
+    context: list[str] | None,
+    x_obs: list[str] | None,
+    number: list[str],
+    label: list[str],
+) -> TableColumns:
+    """Find which columns are x and context: as named, as in calibration, or by default."""
+    import pandas as pd
+    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+
+    from ma_sbi.checking.files import find_columns
+    from ma_sbi.correctors.files import TableColumns
+
+    known = pd.DataFrame(kept.shown.context)
+    fitted = kept.table or TableColumns((), tuple(map(str, known.columns)), ())
+    present = set(source.names)
+    own_x = x_obs or (fitted.x_obs if present.issuperset(fitted.x_obs) else [])
+    own_context = context or (fitted.context if present.issuperset(fitted.context) else [])
+    x_names, names = find_columns(source.names, x_obs=own_x, context=own_context)
+    read_as: list[Any] = list(fitted.read_as) or [
+        "date"
+        if is_datetime64_any_dtype(one)
+        else "number"
+        if is_numeric_dtype(one)
+        else "label"
+        for _, one in known.items()
+    ]
+    if len(names) != len(read_as):
+        raise ValueError(
+            f"the corrector was fitted to {len(read_as)} columns of context "
+            f"({', '.join(fitted.context)}), and the table has {len(names)} "
+            f"({', '.join(names)}): name them with --context"
+        )
+    for option, given in (("number", number), ("label", label)):
+        for one in given:
+            if one in names and read_as[names.index(one)] != option:
+                raise ValueError(
+                    f"--{option} {one}: calibration read this column as "
+                    f"{read_as[names.index(one)]}, and it is read so here"
+                )
+    return TableColumns(x_names, names, tuple(read_as))
+
+
+def _check_new(source: Source, new: list[str]) -> None:
+    both = [name for name in new if name in source.names]
+    if both:
+        raise ValueError(
+            f"the table has a column {both[0]!r} already, which would be written: rename it"
+        )
+
+
+@contextmanager
+def _workers(scheduler: str | None) -> Iterator[Any]:
+    if scheduler is None:
+        yield None
+        return
+    from ma_sbi.applying.cluster import Cluster
+
+    cluster = Cluster(scheduler)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@contextmanager
+def _progress(source: Source) -> Iterator[Callable[[int, int], None]]:
+    """Show how far a run is, on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("Correcting", total=source.size)
+
+        def tell(rows: int, position: int) -> None:
+            shown.update(task, completed=position, description=f"{rows:,} rows corrected")
+
+        yield tell
+
+
+def _summary(outcome: Outcome, out: Path) -> str:
+    from ma_sbi.applying.blocks import CONTEXT_IS, KNOWN
+
+    lines = [f"{outcome.num_rows:,} rows corrected; the table is {out}."]
+    if outcome.num_found:
+        lines.append(f"{outcome.num_found:,} of them by a run that was stopped.")
+    odd = {words: n for words, n in outcome.contexts.most_common() if words != KNOWN}
+    if odd:
+        told = ", ".join(f"{words}: {n:,}" for words, n in odd.items())
+        lines.append(
+            f"Not all contexts are as calibration knows them ({CONTEXT_IS}): {told}."
+        )
+    return "\n".join(lines)

@@ -1,0 +1,139 @@
+"""Options that several commands take."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from ma_sbi.protocols import AmortizedPosterior
+
+__all__ = [
+    "AllowPickle",
+    "ContextColumns",
+    "GroupsColumn",
+    "LabelColumns",
+    "NumberColumns",
+    "PosteriorFile",
+    "PosteriorPath",
+    "Seed",
+    "TableFile",
+    "ThetaColumns",
+    "XObsColumns",
+    "XSimColumns",
+    "one_thread",
+    "refusals",
+]
+
+# A longer sentence is not read.
+LONGEST = 2000
+
+TableFile = Annotated[
+    Path,
+    typer.Argument(
+        help="npz, csv, tsv or parquet with x_obs and context, and, where there are, "
+        "x_sim, theta and groups.",
+    ),
+]
+PosteriorPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--posterior",
+        help="A posterior that save wrote: of fit_flow, fit_ddpm, or of sbi by "
+        "from_sbi(posterior).save(file).",
+    ),
+]
+AllowPickle = Annotated[
+    bool,
+    typer.Option(
+        "--allow-pickle",
+        help="Let the posterior be a pickle of an sbi posterior. Reading a pickle can "
+        "run any code: only for files that you wrote yourself.",
+    ),
+]
+ContextColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--context",
+        help="Columns that hold the context: names between commas, or a pattern such "
+        "as 'note*'; may be given several times.",
+    ),
+]
+XObsColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--x-obs", help="Columns of observations, likewise, e.g. 'temp_meas,flow_meas'."
+    ),
+]
+XSimColumns = Annotated[
+    list[str] | None,
+    typer.Option("--x-sim", help="Columns of simulations, in the same order."),
+]
+ThetaColumns = Annotated[
+    list[str] | None, typer.Option("--theta", help="Columns of true parameters.")
+]
+GroupsColumn = Annotated[
+    str | None,
+    typer.Option("--groups", help="Column of groups whose rows are not independent."),
+]
+NumberColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--number",
+        help="Columns of the context that are numbers, however they are written: 007 "
+        "is 7, 1.10 is 1.1.",
+    ),
+]
+LabelColumns = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Columns of the context that are labels, though numbers."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything.")]
+
+
+class PosteriorFile(NamedTuple):
+    """The file of a posterior, and whether it may be a pickle."""
+
+    path: Path
+    allow_pickle: bool
+
+    def load(self, command: str) -> AmortizedPosterior:
+        """Load it, and print what it warns of."""
+        from ma_sbi import load_posterior
+        from ma_sbi.display.text import shorten
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            posterior = load_posterior(self.path, allow_pickle=self.allow_pickle)
+        for one in caught:
+            said = shorten(one.message, LONGEST)
+            typer.echo(f"ma-sbi {command}: warning: {said}", err=True)
+        return posterior
+
+
+@contextmanager
+def refusals(command: str) -> Iterator[None]:
+    """Print what is wrong in a sentence, and exit with 2."""
+    from ma_sbi.display.text import shorten
+
+    try:
+        yield
+    except (ValueError, OSError, ImportError) as error:
+        typer.echo(f"ma-sbi {command}: {shorten(error, LONGEST)}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: small operations are faster, and sums always round alike."""
+    import torch
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    torch.set_num_threads(1)  # no caller shares this process
+    with threadpool_limits(1):
+        yield
