@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.compose import ColumnTransformer
 
-from ma_sbi import CategoryEncoder, HashEncoder, NumberEncoder
+from ma_sbi import CategoryEncoder, HashEncoder, NumberEncoder, TableEncoder
 from ma_sbi.diagnostics import (
     dependence_test,
     encoder_for,
@@ -57,11 +56,11 @@ def test_the_kind_of_a_column(name):
 
 TABLES = {
     "numbers": (pd.DataFrame({"a": range(N), "b": range(N)}), NumberEncoder),
-    "mixed": (pd.DataFrame({"a": ["x", "y"] * 20, "b": NUMBERS}), ColumnTransformer),
-    "regimes": (pd.DataFrame({"a": ["x", "y"] * 20, "b": [1, 2] * 20}), ColumnTransformer),
+    "mixed": (pd.DataFrame({"a": ["x", "y"] * 20, "b": NUMBERS}), TableEncoder),
+    "regimes": (pd.DataFrame({"a": ["x", "y"] * 20, "b": [1, 2] * 20}), TableEncoder),
     "one column": (pd.DataFrame({"a": ["x", "y"] * 20}), CategoryEncoder),
     "dates": (pd.DataFrame({"a": DAYS, "b": range(N)}), NumberEncoder),
-    "a column missing": (pd.DataFrame({"a": [None] * N, "b": NUMBERS}), ColumnTransformer),
+    "a column missing": (pd.DataFrame({"a": [None] * N, "b": NUMBERS}), TableEncoder),
 }
 
 

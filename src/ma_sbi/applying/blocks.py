@@ -43,10 +43,10 @@ __all__ = [
 
 CONTEXT_IS = "context_is"
 KNOWN = "known"
+TYPED = (".parquet", ".npz")
 NOT_CORRECTED = "not corrected: x or context is not a number"
 # The first that holds of a row is what is said of it.
 KINDS = {
-    "refused": "cannot be read",
     "far": "unlike all seen",
     "opposed": "may say the opposite",
     "outside": "outside the range",
@@ -143,6 +143,9 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
         if len(rows):
             said[rows] = _kinds(kept.corrector, some)
         added, lines = _WAYS[job.what](job, kept, number, x, some, rows, names)
+    if job.suffix in TYPED and len(names) == len(job.columns.x_obs):
+        # Cells of a csv are texts; those of x are numbers where a format has such.
+        block = block | {name: x[:, i] for i, name in enumerate(names)}
     if lines is not None:
         block = {name: _take(one, lines) for name, one in block.items()}
         added = {"row": first + lines, **added}

@@ -103,6 +103,7 @@ def run(
         progress(sum(rows for rows, _ in finished.values()), source.position)
     files = [_block(folder, number, job.suffix) for number in range(len(finished))]
     if not files:
+        shutil.rmtree(folder)
         raise ValueError(f"{source.path.name} has columns but no rows")
     join(format_of(out), files, out)
     shutil.rmtree(folder)
