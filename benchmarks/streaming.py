@@ -9,7 +9,6 @@ second and the peak memory of that process (``resource.getrusage``).
 import argparse
 import json
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -40,9 +39,25 @@ def write_rows(path, num, *, paired):
             )
 
 
-def run(*command):
-    program = "from ma_sbi.cli import app; app()"
-    subprocess.run([sys.executable, "-c", program, *map(str, command)], check=True)
+# Each process measures itself: what the system tells of children is the largest of all.
+PROGRAM = """
+import atexit, pathlib, resource, sys
+from ma_sbi.cli import app
+peak = pathlib.Path(sys.argv.pop(1))
+usage = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+atexit.register(lambda: peak.write_text(str(usage())))
+app()
+"""
+
+
+def run(folder, *command):
+    """Run a command; return its seconds and its peak memory in MiB."""
+    peak = folder / "peak"
+    started = time.perf_counter()
+    arguments = [sys.executable, "-c", PROGRAM, peak, *command]
+    subprocess.run(list(map(str, arguments)), check=True)
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return time.perf_counter() - started, int(peak.read_text()) * unit / 2**20
 
 
 def main():
@@ -56,13 +71,9 @@ def main():
     )
     write_rows(fit, 200, paired=True)
     write_rows(table, options.rows, paired=False)
-    run("fit", fit, "--out", model)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    started = time.perf_counter()
-    run("correct", table, "--model", model, "--out", out)
-    seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    unit = 1 if platform.system() == "Darwin" else 1024
+    _, peak_of_fit = run(options.folder, "fit", fit, "--out", model)
+    command = ("correct", table, "--model", model, "--out", out)
+    seconds, peak = run(options.folder, *command)
     print(
         json.dumps(
             {
@@ -70,8 +81,8 @@ def main():
                 "bytes_read": table.stat().st_size,
                 "seconds": round(seconds, 1),
                 "rows_per_second": round(options.rows / seconds),
-                "peak_mib": round(peak * unit / 2**20),
-                "peak_mib_of_fit": round(before * unit / 2**20),
+                "peak_mib": round(peak),
+                "peak_mib_of_fit": round(peak_of_fit),
             },
             indent=2,
         )

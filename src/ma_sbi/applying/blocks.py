@@ -238,11 +238,11 @@ def _draws(
     if not len(rows):
         return {"draw": rows}, rows
     theta = corrected.sample(job.draws, x[rows], entries, seed=seed)
-    theta = theta.transpose(0, 1).flatten(0, 1).double().cpu().numpy()
+    drawn = theta.transpose(0, 1).flatten(0, 1).double().cpu().numpy()
     line = np.repeat(rows, job.draws)
     added = {
         "draw": np.tile(np.arange(job.draws), len(rows)),
-        **{f"theta_{i}": theta[:, i] for i in range(theta.shape[1])},
+        **{f"theta_{i}": drawn[:, i] for i in range(drawn.shape[1])},
     }
     return added, line
 

@@ -80,7 +80,8 @@ class _Parquet(Format):
 class _Arrays(Format):
     def pack(self, block: Block) -> bytes:
         sink = io.BytesIO()
-        np.savez(sink, **{name: _as_array(one) for name, one in _matrices(block).items()})
+        arrays: Any = {name: _as_array(one) for name, one in _matrices(block).items()}
+        np.savez(sink, **arrays)
         return sink.getvalue()
 
     def join(self, blocks: Sequence[Path], file: Path) -> None:
@@ -88,7 +89,9 @@ class _Arrays(Format):
         for block in blocks:
             with np.load(block, allow_pickle=False) as held:
                 parts.append({name: held[name] for name in held})
-        whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        whole: Any = {
+            name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+        }
         with file.open("wb") as sink:
             np.savez(sink, **whole)
 
@@ -149,7 +152,7 @@ def _is_numbers(column: Any) -> bool:
 
 def _as_cells(column: Any) -> Iterable[Any]:
     if hasattr(column, "to_pylist"):
-        return column.to_pylist()  # type: ignore[no-any-return]
+        return column.to_pylist()
     cells: list[Any] = column.tolist()
     if getattr(column, "dtype", None) == np.float64:  # what is no number is an empty cell
         return ["" if one != one else one for one in cells]

@@ -175,7 +175,7 @@ def open_source(path: str | Path) -> Source:
     """
     path = Path(path)
     look_at(path, limited=path.suffix.lower() == ".npz")
-    source = SOURCES[path.suffix.lower()](path)  # type: ignore[call-arg, arg-type]
+    source = SOURCES[path.suffix.lower()](path)  # type: ignore[call-arg]
     if source.size == 0:
         raise ValueError(f"{path.name} has columns but no rows")
     return source
