@@ -5,9 +5,9 @@ global list. A thread that changes either and puts it back must be alone meanwhi
 another one draws from its seed, or puts back what it never had. One lock for both, as two
 that are taken in either order would wait for each other.
 
-What a user passes (a posterior, a simulator, an encoder) is called with the lock held. If it
-starts threads that use this package, and waits for them, nothing here can tell that from two
-threads that take turns. Who waits long says in the log for whom.
+What a user passes (a posterior, a simulator, an encoder) is called with the lock held. If
+it starts threads that use this package, and waits for them, nothing here can tell that from
+two threads that take turns. Who waits long says in the log for whom.
 """
 
 from __future__ import annotations

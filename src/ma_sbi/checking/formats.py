@@ -83,7 +83,7 @@ def _rows_of(path: Path, separator: str, words: str) -> list[list[str]]:
     except csv.Error as error:
         raise ValueError(
             f"{path.name} is not a table with {words}: the row that begins in line "
-            f'{end + 1} has a quote that does not end its cell (write "" for a quote within '
+            f'{end + 1} has a quote that does not end its cell (write "" for one within '
             f"quotes), or a cell of more than {csv.field_size_limit():,} characters"
         ) from error
     return rows
