@@ -19,7 +19,7 @@ from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triple
 from ma_sbi.correctors.inference import Inference
 from ma_sbi.correctors.unseen import SeenContexts, Unseen
 from ma_sbi.protocols import Context, Corrections, Encoder
-from ma_sbi.validation import as_matrix, as_pairs, as_pools
+from ma_sbi.validation import as_matrix, as_pairs, as_pools, warn_of_precision
 
 __all__ = ["Axes", "BaseCorrector", "ComposedCorrector", "FittableCorrector", "encode"]
 
@@ -84,6 +84,8 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         """
         axes = self.axes()
         observed, simulated = self._check_data(axes.fitting, x_obs, x_sim, simulations)
+        name = "x_sim" if axes.fitting.paired else "simulations"
+        warn_of_precision(x_obs=observed, **{name: simulated})
         entries = as_entries(context, num_rows=len(observed))
         uniques, codes = distinct(entries)
         if len(uniques) == 1:
