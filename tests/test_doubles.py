@@ -119,7 +119,9 @@ NAMED = {
     "matching": lambda x: MatchingCorrector(CategoryEncoder()).fit(
         ["a", "b"] * 20, x, simulations=x + 1
     ),
-    "forward": lambda x: ForwardCorrector(x).fit(["a", "b"] * 20, x, x + 1, seed=0),
+    "forward": lambda x: ForwardCorrector(x.repeat(15, 1)).fit(
+        ["a", "b"] * 20, x, x + 1, seed=0
+    ),
 }
 
 
