@@ -173,6 +173,12 @@ CONTEXTS = {
     "floats of Python": Case(csv_of(["1.0", "2.5", "-3.0"]), context=[1.0, 2.5, -3.0]),
     "two decimals": Case(csv_of(["1.10", "2.50", "-0.25"]), context=[1.1, 2.5, -0.25]),
     "floats of savetxt": Case(csv_of([f"{0.1:.18e}", f"{-20:.18e}"]), context=[0.1, -20.0]),
+    "numbers of C": Case(csv_of(["0.5", "250000", "1e+06"]), context=[0.5, 2.5e5, 1e6]),
+    "numbers of R": Case(
+        csv_of(["50000", "1e+05", "-1.5e-10", "0.001", "123456"]),
+        context=[5e4, 1e5, -1.5e-10, 1e-3, 123456.0],
+    ),
+    "zeros of both signs": Case(csv_of(["-0.0", "0.0"]), context=["-0.0", "0.0"]),
     "numbers of a hundred thousand digits": Case(
         csv_of(["1" * 10**5 + ".", "1" * 10**5 + "x"]),
         context=["1" * 10**5 + ".", "1" * 10**5 + "x"],
@@ -280,7 +286,13 @@ FILES = {
         lambda folder: _text(folder, "x_obs,context\n1,a\n2"),
         "row 1 has 1 cells, the header 2",
     ),
-    "a quote that does not end": Case(csv_of(['"a']), "not a table with commas"),
+    "a quote that does not end": Case(
+        csv_of(["b", '"a']), "begins in line 3 has a quote that does not end"
+    ),
+    "a quote that ends too early": Case(
+        csv_of(['"a" b', "c"]), "begins in line 2 has a quote"
+    ),
+    "quotes within a cell": Case(csv_of(['a "b"', "c"]), context=['a "b"', "c"]),
     "UTF-16": Case(
         lambda folder: _text(folder, "x_obs,context\n1,a\n".encode("utf-16")), "not UTF-8"
     ),
@@ -293,7 +305,9 @@ FILES = {
     "a name of a hundred kilobytes": Case(
         csv_of("ab", name="n" * 10**5), "context is missing"
     ),
-    "a cell of a megabyte": Case(csv_of(["a" * 10**6, "b"]), "not a table with commas"),
+    "a cell of a megabyte": Case(
+        csv_of(["a" * 10**6, "b"]), "line 2 has a quote that does not end its cell"
+    ),
     "x that escapes in a table that is read": Case(
         csv_of([ESCAPE, "b"]), context=[ESCAPE, "b"]
     ),

@@ -1,5 +1,6 @@
 """Tests for ma_sbi.doubles: what is a number, and what only looks like one."""
 
+import warnings
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -9,9 +10,15 @@ import pandas as pd
 import pytest
 import torch
 
-from ma_sbi import fit_corrector
+from ma_sbi import (
+    CategoryEncoder,
+    MatchingCorrector,
+    ShiftCorrector,
+    fit_corrector,
+)
+from ma_sbi.correctors.forward import ForwardCorrector
 from ma_sbi.doubles import as_doubles
-from ma_sbi.validation import as_matrix, check_precision
+from ma_sbi.validation import LostPrecision, as_matrix, check_precision
 
 NUMBERS = {
     "integers": ([1, 2], [1, 2]),
@@ -105,6 +112,26 @@ def test_what_single_precision_would_lose_is_refused(name):
         check_precision(x_obs=x, x_sim=x)
     with pytest.raises(ValueError, match=said):
         fit_corrector(["a", "b"] * 20, x, x + 1, seed=0)
+
+
+NAMED = {
+    "shift": lambda x: ShiftCorrector(CategoryEncoder()).fit(["a", "b"] * 20, x, x + 1),
+    "matching": lambda x: MatchingCorrector(CategoryEncoder()).fit(
+        ["a", "b"] * 20, x, simulations=x + 1
+    ),
+    "forward": lambda x: ForwardCorrector(x.repeat(15, 1)).fit(
+        ["a", "b"] * 20, x, x + 1, seed=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_correctors_tell_what_single_precision_would_lose(name):
+    with pytest.warns(LostPrecision, match=r"x_obs\[0\] varies by .*subtract a constant"):
+        NAMED[name](1.7e9 + X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LostPrecision)
+        NAMED[name](X)
 
 
 KEPT = {

@@ -19,7 +19,14 @@ from ma_sbi import (
     from_sbi,
     from_zuko,
 )
-from ma_sbi.correctors import ShiftCorrector
+from ma_sbi.choosing.chosen import ChosenCorrector, Part
+from ma_sbi.correctors import (
+    ComposedCorrector,
+    Evidence,
+    ResidualPools,
+    Shift,
+    ShiftCorrector,
+)
 from ma_sbi.encoders import CategoryEncoder
 from ma_sbi.mixture import log_prob_mixture, sample_mixture
 from ma_sbi.nan import NotANumber
@@ -164,6 +171,69 @@ def test_a_density_does_not_hide_that_its_flow_is_damaged():
         density.log_prob(x[:5])
     with pytest.warns(NotANumber, match="draws of the flow are no numbers"):
         density.sample(5, seed=0)
+
+
+def _nan_above(bound):
+    """Give a log density of simulations that fails where the first column is larger."""
+
+    def log_density(x):
+        return (-0.5 * x.square().sum(dim=1)).masked_fill(x[:, 0] > bound, torch.nan)
+
+    return log_density
+
+
+def _by_evidence(log_density):
+    x_obs, notes, x_sim = _rows()
+    axes = Shift(), ResidualPools(), Evidence(log_density)
+    corrector = ComposedCorrector(CategoryEncoder(unseen="zero"), *axes)
+    return corrector.fit(notes, x_obs, x_sim, seed=0)
+
+
+@pytest.mark.parametrize("log_prob", [torch.nan, torch.inf, -torch.inf])
+def test_the_context_decides_where_no_candidate_has_a_density(log_prob):
+    x, notes, _ = _rows()
+    nowhere = _by_evidence(lambda x: torch.full_like(x[:, 0], log_prob))
+    everywhere = _by_evidence(lambda x: torch.zeros_like(x[:, 0]))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = nowhere.correct(x, notes)
+    torch.testing.assert_close(found, everywhere.correct(x, notes))
+    # Minus infinity is a log density.
+    assert [one.category for one in told] == [NotANumber] * (log_prob != -torch.inf)
+
+
+def test_a_density_of_another_shape_is_refused():
+    x, notes, _ = _rows()
+    with pytest.raises(ValueError, match="one number for each of 40 candidates"):
+        _by_evidence(lambda x: torch.zeros(len(x), 1)).correct(x, notes)
+
+
+def test_a_chosen_corrector_does_not_hide_a_density_within():
+    x_obs, notes, x_sim = _rows()
+    chosen = fit_corrector(notes, x_obs, x_sim, seed=0)
+    within = _by_evidence(_nan_above(-torch.inf))
+    part = Part("within", within, seen=1.0, unseen=1.0)
+    args = chosen.contexts, chosen.dim_x, chosen.why
+    with pytest.warns(NotANumber, match="densities of the density .* 40 of 40 obs") as told:
+        ChosenCorrector([part], *args).correct(x_obs, ["never seen"] * 40)
+    assert [one.category.__name__ for one in told].count("UnrelatedContext") == 1
+
+
+def test_a_density_that_fails_at_simulations_is_told_or_refused():
+    x_obs, notes, x_sim = _rows()
+    second, sixth = x_sim[:, 0].topk(6).values[[1, 5]].tolist()
+    with pytest.warns(NotANumber, match="of the density .* 1 of 40 simulations"):
+        fit_corrector(notes, x_obs, x_sim, density=_nan_above(second), seed=0)
+    with pytest.raises(ValueError, match="of the density .* 5 of 40 simulations"):
+        fit_corrector(notes, x_obs, x_sim, density=_nan_above(sixth), seed=0)
+
+
+def test_nothing_is_chosen_by_a_density_that_draws_nan():
+    x_obs, notes, x_sim = _rows()
+    density = fit_density(simulations(100)[1], hidden=(8,), max_epochs=2, seed=0)
+    density.flows = _damaged(density.flows)
+    with pytest.raises(ValueError, match="draws of the density are no numbers"):
+        fit_corrector(notes, x_obs, x_sim, density=density, seed=0)
 
 
 def test_what_cannot_be_is_a_density():

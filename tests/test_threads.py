@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from ma_sbi import CorrectedPosterior, fit_corrector, fit_density
+from ma_sbi import CorrectedPosterior, fit_corrector, fit_density, from_callable
 from ma_sbi.one_at_a_time import local_filters, one_at_a_time, recorded_warnings
 from ma_sbi.randomness import generator, numpy_seeded, seeded
 from ma_sbi.simulation import simulate
@@ -170,6 +170,24 @@ def test_a_thread_waits_until_another_has_put_the_generator_back():
             assert not drawn  # nested in one thread, and closed to the other
     thread.join(timeout=600)
     assert drawn
+
+
+def test_a_thread_that_waits_long_says_for_whom(monkeypatch, caplog):
+    """A function of the user that waits for a thread of its own, which waits for it."""
+    monkeypatch.setattr("ma_sbi.one_at_a_time.PATIENCE", 0.01)
+    inner = threading.Thread(target=_enter, name="inner")
+
+    def sample(num_samples, x):
+        inner.start()
+        while not caplog.records:  # a user's function would wait for ever
+            time.sleep(0.01)
+        return x.expand(num_samples, -1, -1)
+
+    from_callable(sample, batched=True).sample(2, X, seed=0)
+    inner.join(timeout=600)
+    (record,) = caplog.records
+    own = threading.current_thread().name
+    assert f"inner has waited 0.01 s for {own}" in record.getMessage()
 
 
 def test_no_seed_makes_generators_that_differ():

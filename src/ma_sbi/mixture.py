@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ma_sbi.nan import no_density, not_drawn, not_told, tell
+from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.protocols import (
     MAX_ROWS,
     AmortizedPosterior,
@@ -109,7 +109,7 @@ def sample_mixture(
     candidate. Many observations are processed in blocks, to bound memory.
     """
     if len(candidates.x) == 1:
-        with not_told():
+        with untold("no number"):
             draws = posterior.sample(num_samples, candidates.x[0], seed=seed)
         tell(not_drawn(draws), "draws")
         return draws
@@ -183,7 +183,7 @@ def log_prob_mixture(
     num_candidates, batch, dim_x = candidates.x.shape
     theta = torch.as_tensor(theta, dtype=torch.float32)
     if num_candidates == 1:
-        with not_told():
+        with untold("no number"):
             found = log_prob(theta, candidates.x[0])
         tell(no_density(found), "log densities")
         return found
@@ -212,13 +212,13 @@ def _told_by_row(
     """Warn of observations outside the training range once, and not of each candidate."""
     within = getattr(posterior, "training_range", None)
     if within is None:
-        with not_told():
+        with untold("no number"):
             yield
         return
     outside = within.outside(candidates.x.flatten(0, 1)).reshape(candidates.x.shape[:2])
     weight = (candidates.log_weight.exp() * outside.to(candidates.log_weight)).sum(dim=0)
     within.warn_of(weight > LEAST_OUTSIDE)
-    with untold():
+    with untold("no number", "outside"):
         yield
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -17,13 +14,13 @@ __all__ = [
     "NotANumber",
     "no_density",
     "not_drawn",
-    "not_told",
     "refuse",
     "refuse_weights",
     "tell",
 ]
 
-_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+# A few may be far from all that a posterior was trained on.
+MOST_FAILED = 0.1
 CAUSES = "its weights are damaged, or these are far from all that it was trained on"
 
 
@@ -62,33 +59,51 @@ def no_density(log_prob: Tensor) -> Tensor:
     return (log_prob.isnan() | (log_prob == torch.inf)).any(dim=0)
 
 
-def tell(failed: Tensor, what: str, of: str = "the posterior") -> None:
-    """Warn of observations at which a posterior gave no number.
+def tell(
+    failed: Tensor, what: str, of: str = "the posterior", at: str = "observations"
+) -> None:
+    """Warn of observations at which a posterior, or a density, gave no number.
 
     Args:
         failed: Which did, shape ``(batch,)``.
         what: What it gave.
         of: What gave it.
+        at: What it was asked for.
     """
 
     def say(parts: list[Tensor]) -> None:
         every = torch.cat([part.cpu() for part in parts])
         if every.any():
             level = telling.levels_to_caller()
-            warnings.warn(_sentence(every, what, of), NotANumber, stacklevel=level)
+            warnings.warn(_sentence(every, what, of, at), NotANumber, stacklevel=level)
 
-    if not _quiet.get():
-        telling.tell(("no number", what, of), failed, say)
+    telling.tell("no number", (what, of, at), failed, say)
 
 
-def refuse(failed: Tensor, what: str) -> None:
+def refuse(
+    failed: Tensor,
+    what: str,
+    of: str = "the posterior",
+    at: str = "observations",
+    *,
+    few: bool = False,
+) -> None:
     """Raise where :func:`tell` would warn.
 
+    Args:
+        failed: Which gave no number, shape ``(batch,)``.
+        what: What was given.
+        of: What gave it.
+        at: What it was asked for.
+        few: Whether a few of them are only told.
+
     Raises:
-        ValueError: If any of failed ``(batch,)`` is true.
+        ValueError: If any failed, or too many.
     """
-    if failed.any():
-        raise ValueError(_sentence(failed, what, "the posterior"))
+    if few and failed.double().mean() <= MOST_FAILED:
+        tell(failed, what, of, at)
+    elif failed.any():
+        raise ValueError(_sentence(failed, what, of, at))
 
 
 def refuse_weights(network: Any, name: str) -> None:
@@ -107,19 +122,9 @@ def refuse_weights(network: Any, name: str) -> None:
         raise ValueError(f"weights of {name} are not finite (NaN or infinite)")
 
 
-@contextmanager
-def not_told() -> Iterator[None]:
-    """Keep quiet of NaN, for callers that see to it themselves."""
-    token = _quiet.set(True)
-    try:
-        yield
-    finally:
-        _quiet.reset(token)
-
-
-def _sentence(failed: Tensor, what: str, of: str) -> str:
+def _sentence(failed: Tensor, what: str, of: str, at: str) -> str:
     rows = failed.nonzero().flatten().tolist()
     return (
         f"{what} of {of} are no numbers (NaN or infinite) for {len(rows)} of "
-        f"{len(failed)} observations (first: row {rows[0]}): {CAUSES}"
+        f"{len(failed)} {at} (first: row {rows[0]}): {CAUSES}"
     )

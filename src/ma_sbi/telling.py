@@ -9,39 +9,44 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["levels_to_caller", "tell", "told_together", "untold"]
+__all__ = ["Topic", "levels_to_caller", "tell", "told_together", "untold"]
 
 PACKAGE = Path(__file__).parent
 Say = Callable[[list[Any]], None]
+Topic = Literal["no number", "outside", "unseen"]
 
 # What is to be said, and its parts; None where things are said at once. Each thread has
 # its own.
 _pending: ContextVar[dict[Hashable, tuple[Say, list[Any]]] | None] = ContextVar(
     "pending", default=None
 )
+_hidden: ContextVar[frozenset[Topic]] = ContextVar("hidden", default=frozenset())
 
 
-def tell(key: Hashable, part: Any, say: Say) -> None:
+def tell(topic: Topic, key: Hashable, part: Any, say: Say) -> None:
     """Say something of some rows, at once or together with that of other blocks.
 
     Args:
-        key: What has the same key is said together.
+        topic: What it is about, by which a caller may hide it.
+        key: What has the same topic and key is said together.
         part: What was found of these rows.
         say: Says it, given the parts of all blocks in order.
     """
+    if topic in _hidden.get():
+        return
     pending = _pending.get()
     if pending is None:
         say([part])
     else:
-        pending.setdefault(key, (say, []))[1].append(part)
+        pending.setdefault((topic, key), (say, []))[1].append(part)
 
 
 @contextmanager
 def told_together() -> Iterator[None]:
     """Keep what is told of blocks, and say it of all of them at the end."""
-    if _pending.get() is not None:  # part of a larger call, or of one that stays silent
+    if _pending.get() is not None:  # part of a larger call
         yield
         return
     pending: dict[Hashable, tuple[Say, list[Any]]] = {}
@@ -55,13 +60,13 @@ def told_together() -> Iterator[None]:
 
 
 @contextmanager
-def untold() -> Iterator[None]:
-    """Say nothing: the caller does."""
-    token = _pending.set({})
+def untold(*topics: Topic) -> Iterator[None]:
+    """Say nothing of these: the caller does."""
+    token = _hidden.set(_hidden.get().union(topics))
     try:
         yield
     finally:
-        _pending.reset(token)
+        _hidden.reset(token)
 
 
 def levels_to_caller() -> int:

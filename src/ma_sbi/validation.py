@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import torch
 from torch import Tensor
 
 from ma_sbi.doubles import as_doubles
+from ma_sbi.telling import levels_to_caller
 
 __all__ = [
+    "LostPrecision",
     "as_count",
     "as_matrix",
     "as_pairs",
@@ -21,12 +24,17 @@ __all__ = [
     "check_precision",
     "double_device",
     "same_labels",
+    "warn_of_precision",
 ]
 
 # Share of a column's standard deviation that may be lost by rounding.
 ROUNDING = 0.01
 # Relative spread of sums that should be equal, in double precision.
 SUMS = 1e-12
+
+
+class LostPrecision(UserWarning):
+    """Numbers of a column are too near to each other for single precision."""
 
 
 def as_matrix(
@@ -90,13 +98,28 @@ def check_precision(**sides: Tensor | None) -> None:
         ValueError: If the numbers of a column are too large, too small, or too near to each
             other.
     """
+    if lost := _lost(**sides):
+        raise ValueError(lost)
+
+
+def warn_of_precision(**sides: Tensor) -> None:
+    """Warn where :func:`check_precision` would raise.
+
+    For fits to some of the rows, which may vary less than all of them.
+    """
+    if lost := _lost(**sides):
+        warnings.warn(lost, LostPrecision, stacklevel=levels_to_caller())
+
+
+def _lost(**sides: Tensor | None) -> str:
+    """Say which column single precision would lose; empty if none."""
     given = {
         name: one.detach().cpu().reshape(-1, one.shape[-1])
         for name, one in sides.items()
         if one is not None
     }
     if not given:
-        return
+        return ""
     single = torch.finfo(torch.float32)
     scale = torch.stack([_spread(one) for one in given.values()]).amax(dim=0)
     for name, one in given.items():
@@ -110,11 +133,12 @@ def check_precision(**sides: Tensor | None) -> None:
         cure = "subtract a constant from it"
         if too_large[column] or size[column] < single.tiny:
             cure = f"{'divide' if too_large[column] else 'multiply'} it by a constant"
-        raise ValueError(
+        return (
             f"{name}[{column}] varies by {scale[column]:.2g} about values of "
             f"{size[column]:.2g}, which single precision cannot hold; {cure}, wherever "
             "that column is given"
         )
+    return ""
 
 
 def _spread(x: Tensor) -> Tensor:

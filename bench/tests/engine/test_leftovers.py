@@ -74,5 +74,6 @@ def test_a_run_writes_its_process_down(tmp_path):
 def test_a_file_that_is_set_aside_twice_is_kept_twice(tmp_path):
     for content in ("one", "two"):
         (tmp_path / "ab.json").write_text(content)
-        assert set_aside(tmp_path / "ab.json").read_text() == content
+        ((file, how),) = set_aside({tmp_path / "ab.json": "cut off"}).items()
+        assert (file.read_text(), how) == (content, "cut off")
     assert len(list((tmp_path / "damaged").iterdir())) == 2

@@ -155,15 +155,27 @@ def _are_written_alike(texts: Sequence[str]) -> bool:
 
 
 def _ways_like(text: str) -> Iterator[Callable[[float], str]]:
-    """Yield ways of writing numbers: the shortest, and with the decimals of a text."""
+    """Yield ways of writing numbers: those of languages, and with a text's decimals."""
     yield lambda number: repr(number).removesuffix(".0")
     yield repr
+    yield lambda number: format(number, "g")
+    yield _as_in_r
     digits = re.fullmatch(r"-?[0-9]+(?:\.([0-9]+))?(?:([eE])[-+]?[0-9]+)?", text)
     if digits is not None:
         form = f".{len(digits[1] or '')}{digits[2] or 'f'}"
         # Without decimals only the shortest: long ids are no numbers.
         if digits[1] or digits[2]:
             yield lambda number: format(number, form)
+
+
+def _as_in_r(number: float) -> str:
+    """Write a number with an exponent where that is shorter: 50000, 1e+05."""
+    exact = Decimal(repr(number)).normalize()
+    digits = "".join(map(str, exact.as_tuple().digits))
+    power = f"{exact.adjusted():+03d}"
+    point = "." if len(digits) > 1 else ""
+    with_exponent = f"{'-' * (number < 0)}{digits[0]}{point}{digits[1:]}e{power}"
+    return min(format(exact, "f"), with_exponent, key=len)
 
 
 def _why_labels(texts: Sequence[str], name: str) -> str:
@@ -179,6 +191,11 @@ def _why_labels(texts: Sequence[str], name: str) -> str:
     odd = next((one for one in texts if not _are_written_alike([one])), None)
     if odd is not None:
         return f"{begin}{shorten(repr(odd))} is not how a number is written{option}."
+    known: dict[float, str] = {}
+    for one in texts:
+        other = known.setdefault(float(one), one)
+        if other is not one:
+            return f"{begin}{other!r} and {one!r} would be the same{option}."
     return f"{begin}its cells are written in different ways{option}."
 
 

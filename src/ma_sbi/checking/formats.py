@@ -75,19 +75,32 @@ def _check_size(num_bytes: int, name: str) -> None:
         )
 
 
-def _read_table(path: Path) -> dict[str, np.ndarray]:
-    separator, words = separated(path)
+def _rows_of(path: Path, separator: str, words: str) -> list[list[str]]:
+    """Read the rows of a table; a blank line is none."""
+    rows, end = [], 0
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            found = list(csv.reader(file, delimiter=separator, strict=True))
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            for row in reader:
+                end = reader.line_num
+                if len(row) > 1 or "".join(row).strip():
+                    rows.append(row)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path.name} is not UTF-8 text (byte {error.start}); save it as UTF-8"
         ) from error
     except csv.Error as error:
-        raise ValueError(f"{path.name} is not a table with {words}: {error}") from error
-    # A blank line is no row.
-    rows = [row for row in found if len(row) > 1 or "".join(row).strip()]
+        raise ValueError(
+            f"{path.name} is not a table with {words}: the row that begins in line "
+            f'{end + 1} has a quote that does not end its cell (write "" for one within '
+            f"quotes), or a cell of more than {csv.field_size_limit():,} characters"
+        ) from error
+    return rows
+
+
+def _read_table(path: Path) -> dict[str, np.ndarray]:
+    separator, words = separated(path)
+    rows = _rows_of(path, separator, words)
     if not rows:
         raise ValueError(f"{path.name} holds no columns")
     names = [name.strip() for name in rows[0]]

@@ -15,10 +15,11 @@ from ma_sbi.choosing.noise import Noise, find_noise, simulator_noise
 from ma_sbi.choosing.outliers import find_outliers
 from ma_sbi.context import Entries, as_codes, as_entries, distinct
 from ma_sbi.correctors.likelihood import ShiftLikelihood
-from ma_sbi.nan import not_drawn, not_told, refuse
+from ma_sbi.nan import not_drawn, refuse
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
+from ma_sbi.telling import untold
 from ma_sbi.validation import as_matrix, as_pools, check_precision, double_device
 
 __all__ = [
@@ -206,7 +207,7 @@ def read_calibration(
         elif posterior is not None and len(kept) >= FEWEST_ROWS:
             # Parameters drawn at x_sim are to x_sim as those of the prior are.
             x = repeats[kept, 0]
-            with not_told():
+            with untold("no number"):
                 drawn = posterior.sample(NUM_DRAWS, x.float(), seed=derive(seed, "noise"))
             refuse(not_drawn(drawn), "at x_sim, draws")
             simulator = simulator_noise(drawn, x)

@@ -13,6 +13,7 @@ from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.why import Why
 from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.correctors.inference import weigh_by_evidence
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.protocols import Context, Corrections
 from ma_sbi.storing.forms import stored
@@ -93,7 +94,7 @@ class ChosenCorrector(BaseCorrector):
         each, forward = [], []
         for part in self.parts:
             share = torch.where(seen, part.seen, part.unseen).to(x) * (1 - outlying)
-            with untold():
+            with untold("unseen"):
                 found = part.corrector.corrections(x, entries)
             each.append(found._replace(log_weight=found.log_weight + share.log()))
             forward.append(torch.full((len(found.x),), part.is_forward, device=x.device))
@@ -107,7 +108,7 @@ class ChosenCorrector(BaseCorrector):
             torch.cat([one.log_abs_det for one in each]),
         )
         if self.log_density is not None:
-            whole = self._weigh(whole, torch.cat(forward))
+            whole = weigh_by_evidence(whole, self.log_density, torch.cat(forward))
         return _prune(whole)
 
     def examples(self) -> Examples:
@@ -132,25 +133,6 @@ class ChosenCorrector(BaseCorrector):
         uniques, codes = distinct(entries)
         known = match(self.contexts.known, uniques) < len(self.contexts.known)
         return torch.from_numpy(known[codes])
-
-    def _weigh(self, candidates: Corrections, forward: Tensor) -> Corrections:
-        """Weigh candidates by how well they explain the observation.
-
-        The share of all candidates that say how x_obs comes about stays as it is.
-        """
-        assert self.log_density is not None  # noqa: S101
-        x, prior, log_abs_det, _ = candidates
-        possible = forward[:, None] & (prior > -torch.inf)
-        if not possible.any():
-            return candidates
-        density = torch.full_like(prior, -torch.inf)
-        density[possible] = self.log_density(x[possible]).to(prior)
-        evidence = torch.where(possible, prior + density + log_abs_det, -torch.inf)
-        share = prior.masked_fill(~forward[:, None], -torch.inf).logsumexp(dim=0)
-        total = evidence.logsumexp(dim=0)
-        updated = torch.where(possible, evidence - total + share, prior)
-        # Where no candidate has a density, the context alone decides.
-        return candidates._replace(log_weight=torch.where(total.isfinite(), updated, prior))
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{part.seen:.0%} {part.name}" for part in self.parts)

@@ -46,8 +46,10 @@ from ma_sbi.context import distinct
 from ma_sbi.correctors.forward import OtherUnits, about_spreads, why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
+from ma_sbi.nan import not_drawn, refuse
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
+from ma_sbi.telling import untold
 from ma_sbi.validation import as_matrix, same_labels
 
 __all__ = ["fit_corrector", "plan_corrector"]
@@ -452,7 +454,9 @@ def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:
 def _draw(density: Any, seed: int | None) -> Tensor | None:
     if not hasattr(density, "sample"):
         return None
-    drawn: Tensor = density.sample(3000, seed=derive(seed, "density"))
+    with untold("no number"):
+        drawn: Tensor = density.sample(3000, seed=derive(seed, "density"))
+    refuse(not_drawn(drawn[None]), "draws", of="the density", at="simulations")
     return drawn
 
 

@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from ma_sbi.choosing.population import ELSEWHERE, prior_p_value
-from ma_sbi.nan import no_density, not_drawn, not_told, refuse, tell
+from ma_sbi.nan import no_density, not_drawn, refuse
 from ma_sbi.protocols import MAX_ROWS, has_density
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
+from ma_sbi.telling import untold
 
 __all__ = [
     "Observations",
@@ -45,8 +46,6 @@ MOST_PREDICTED = 2
 NUM_OTHERS = 50
 # Share of rows that no correction explains: what keeps a score from being decided by them.
 UNEXPLAINED = 0.01
-# Share of x_sim at which a posterior may have no density.
-MOST_FAILED = 0.1
 # Instead of minus infinity, which cannot be averaged or subtracted.
 LEAST_SCORE = -1e6
 # Widths of the density of x_sim around a candidate, in standard deviations of x_sim.
@@ -90,7 +89,7 @@ class Parameters(Target):
         if theta is None:
             self.words = "parameters drawn from the posterior at x_sim"
             seed_of_draws = derive(seed, "parameters")
-            with not_told():
+            with untold("no number"):
                 self.theta = posterior.sample(NUM_DRAWS, x_sim.float(), seed=seed_of_draws)
             refuse(not_drawn(self.theta), "at x_sim, draws")
         else:
@@ -99,14 +98,11 @@ class Parameters(Target):
         few = torch.randperm(len(x_sim), generator=rng)[:NUM_OTHERS]
         few = few.to(x_sim.device)
         self.others = x_sim[few]
-        with not_told():
+        with untold("no number"):
             some = few.to(self.theta.device) % self.theta.shape[1]
             known = self.posterior.log_prob(self.theta[:, some], self.others.float())
-        failed = no_density(known)
-        # A few may be far from all that it was trained on; they count as impossible.
-        (refuse if failed.double().mean() > MOST_FAILED else tell)(
-            failed, "at x_sim, log densities"
-        )
+        # A few count as impossible.
+        refuse(no_density(known), "at x_sim, log densities", few=True)
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
         """Evaluate the posterior at each candidate."""
@@ -119,7 +115,7 @@ class Parameters(Target):
         # their density for each x, which is expensive.
         theta = self.theta[:, rows.to(self.theta.device)]
         flat = theta.reshape(-1, 1, theta.shape[-1]).expand(-1, len(self.others), -1)
-        with not_told():
+        with untold("no number"):
             each = self.posterior.log_prob(flat, self.others.float()).double().cpu()
         each = each.masked_fill(each.isnan(), -torch.inf)
         mean = each.logsumexp(dim=1) - math.log(len(self.others))
@@ -150,7 +146,7 @@ class Predicted(Target):
         self.posterior = posterior.quick() if hasattr(posterior, "quick") else posterior
         seed = derive(seed, "parameters")
         repeats = x_sim[:, :MOST_PREDICTED].float().unbind(dim=1)
-        with not_told():
+        with untold("no number"):
             drawn = [
                 posterior.sample(NUM_AVERAGED, x, seed=derive(seed, str(number)))
                 for number, x in enumerate(repeats)
@@ -213,7 +209,8 @@ class Observations(Target):
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
         """Evaluate the density at each candidate."""
-        log_density = self.log_density(candidates.flatten(0, 1))
+        with untold("no number"):
+            log_density = self.log_density(candidates.flatten(0, 1))
         return log_density.unflatten(0, candidates.shape[:2]).double()[None].cpu()
 
 
@@ -261,7 +258,7 @@ def _log_prob(posterior: Any, theta: Tensor, candidates: Tensor) -> Tensor:
     num, batch, dim_x = candidates.shape
     theta, x = theta.repeat(1, num, 1), candidates.reshape(-1, dim_x).float()
     size = max(1, MAX_ROWS // len(theta))
-    with not_told():  # a candidate without a density is given none
+    with untold("no number"):  # a candidate without a density is given none
         parts = [
             posterior.log_prob(theta[:, start : start + size], x[start : start + size])
             for start in range(0, len(x), size)

@@ -21,7 +21,7 @@ from ma_sbi.correctors.inference import Inference
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.protocols import Context, Corrections, Encoder
 from ma_sbi.storing.forms import stored
-from ma_sbi.validation import as_matrix, as_pairs, as_pools
+from ma_sbi.validation import as_matrix, as_pairs, as_pools, warn_of_precision
 
 __all__ = [
     "FITTED",
@@ -121,6 +121,8 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         """
         axes = self.axes()
         observed, simulated = self._check_data(axes.fitting, x_obs, x_sim, simulations)
+        name = "x_sim" if axes.fitting.paired else "simulations"
+        warn_of_precision(x_obs=observed, **{name: simulated})
         entries = as_entries(context, num_rows=len(observed))
         uniques, codes = distinct(entries)
         if len(uniques) == 1:

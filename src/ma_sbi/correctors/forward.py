@@ -25,7 +25,7 @@ from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import ranges_apart, spreads_apart
 from ma_sbi.storing.forms import stored
-from ma_sbi.validation import as_count, as_matrix, as_pairs, as_pools
+from ma_sbi.validation import as_count, as_matrix, as_pairs, as_pools, warn_of_precision
 
 __all__ = [
     "FEWEST_PAIRS",
@@ -135,6 +135,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
                 "to fit with: make a new one, ForwardCorrector(simulations)"
             )
         observed, simulated = as_pairs(x_obs, x_sim)
+        warn_of_precision(x_obs=observed, x_sim=simulated)
         pool = as_pools(observed, self.simulations)[1].to(observed)
         unusable = why_unusable(simulated, pool)
         if unusable:

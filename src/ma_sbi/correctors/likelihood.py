@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ma_sbi.nan import no_density, refuse, tell
 from ma_sbi.protocols import MAX_ROWS
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
 from ma_sbi.storing.forms import stored
+from ma_sbi.telling import untold
 from ma_sbi.validation import as_matrix
 
 __all__ = ["FEWEST_ROWS", "BoundedDensity", "LikeliestShifts", "ShiftLikelihood"]
@@ -87,16 +89,21 @@ class BoundedDensity:
             raise ValueError(
                 "density must be finite at simulations, and is at none of them"
             )
+        failed = no_density(known[None])
+        refuse(failed, "log densities", of="the density", at="simulations", few=True)
         least = known[known.isfinite()].min().item() - FAR_LESS
         return cls(density, least, SMALL * column_scale(simulations))
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Evaluate x ``(n, dim_x)``: shape ``(n,)``."""
+        """Evaluate x ``(n, dim_x)``: shape ``(n,)``; what is no number is the least."""
         parts = [self.density(some).to(x) for some in x.float().split(MAX_ROWS)]
-        return self._bound(torch.cat(parts) if len(parts) > 1 else parts[0])
+        value = torch.cat(parts) if len(parts) > 1 else parts[0]
+        tell(no_density(value[None]), "log densities", of="the density", at="points")
+        return self._bound(value)
 
     __call__ = log_prob
 
+    @untold("no number")
     def log_prob_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Evaluate x ``(n, dim_x)``: shapes ``(n,)`` and ``(n, dim_x)``."""
         if hasattr(self.density, "log_prob_and_gradient"):
@@ -112,7 +119,7 @@ class BoundedDensity:
         return self.log_prob(x), (above - below).T / (2 * self.step)
 
     def _bound(self, value: Tensor) -> Tensor:
-        value = value.nan_to_num(nan=-torch.inf)
+        value = value.masked_fill(no_density(value[None]), -torch.inf)
         return torch.logaddexp(value, value.new_tensor(self.least))
 
 
@@ -229,6 +236,7 @@ class ShiftLikelihood:
         unlike = _means((value < self.density.least + FAR_LESS).to(x_obs)[:, None], codes)
         return LikeliestShifts(shift - self.origin, influence, unlike[:, 0])
 
+    @untold("no number")
     def _starts(self, x_obs: Tensor, codes: Tensor, seed: int | None) -> Tensor:
         """Choose starts for each context, shape ``(num_starts, num_contexts, dim_x)``.
 

@@ -299,7 +299,12 @@ class SeenContexts:
             found: What :meth:`read` found.
             about: What becomes of such rows.
         """
-        tell((id(self), about), found, lambda parts: self._say(Unseen.joined(parts), about))
+        tell(
+            "unseen",
+            (id(self), about),
+            found,
+            lambda parts: self._say(Unseen.joined(parts), about),
+        )
 
     def _say(self, found: Unseen, about: str) -> None:
         odd = found.far.any() or found.outside.any()

@@ -286,7 +286,7 @@ class SimulationDensity:
                 rows = (which == number).nonzero().flatten()
                 for block in rows.split(_block_rows(self.dim_x)):
                     draws[block] = flow().sample((len(block),)).to(draws)
-        tell(not_drawn(draws[None]), "draws", of="the flow")
+        tell(not_drawn(draws[None]), "draws", of="the flow", at="draws")
         x = self.columns.invert(self.heavy.bound(draws))
         return x.to(self.device, torch.float32)
 
@@ -308,7 +308,7 @@ class SimulationDensity:
         distance = self.heavy.distance(standardised)
         near = distance < SLACK * self.heavy.radius
         # The broad density would hide that the flow is damaged.
-        tell(near & flow.to(x).isnan(), "log densities", of="the flow")
+        tell(near & flow.to(x).isnan(), "log densities", of="the flow", at="points")
         near = near & flow.to(x).isfinite()
         log_prob = torch.logaddexp(
             flow.to(x).masked_fill(~near, -torch.inf) + math.log1p(-HEAVY_SHARE),

@@ -88,7 +88,7 @@ class TrainingRange:
                     stacklevel=levels_to_caller(),
                 )
 
-        tell((id(self), "outside"), outside, say)
+        tell("outside", id(self), outside, say)
 
 
 class MomentRange(TrainingRange):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -23,12 +23,22 @@ DAMAGED = "damaged"
 SEMAPHORES = Path("/dev/shm")  # noqa: S108 (not a file of ours)
 
 
-def set_aside(file: Path) -> Path:
-    """Move a damaged file into a folder ``damaged`` beside it; return where it is now.
+def set_aside(damaged: Mapping[Path, str]) -> dict[Path, str]:
+    """Move damaged files into a folder ``damaged`` beside them, where nothing reads them.
+
+    Args:
+        damaged: How each file is damaged.
+
+    Returns:
+        Where each of them is now, and how it is damaged.
 
     Raises:
-        OSError: If it cannot be moved.
+        OSError: If one cannot be moved.
     """
+    return {_move(file): how for file, how in damaged.items()}
+
+
+def _move(file: Path) -> Path:
     folder = file.parent / DAMAGED
     folder.mkdir(exist_ok=True)
     num = sum(1 for _ in folder.glob(f"{file.stem}*"))

@@ -46,22 +46,11 @@ class Models:
         found = {file: _damage(file) for file in files if file.exists()}
         return {file: how for file, how in found.items() if how}
 
-    def set_aside(self, backbones: Iterable[Backbone]) -> dict[Path, str]:
-        """Move damaged files into a folder ``damaged``, where nothing reads them.
-
-        Returns:
-            Where each of them is now, and how it is damaged.
-
-        Raises:
-            OSError: If one cannot be moved.
-        """
-        return {set_aside(file): how for file, how in self.damaged(backbones).items()}
-
     def posterior(self, backbone: Backbone) -> Any:
         """Read a posterior, after training it if need be."""
         file = self._file(backbone)
         if not self.has(backbone):
-            self.set_aside([backbone])
+            set_aside(self.damaged([backbone]))
             posterior = train(backbone)
             # First: who reads meanwhile must not compare a new file with an old checksum.
             _checksum_file(file).unlink(missing_ok=True)

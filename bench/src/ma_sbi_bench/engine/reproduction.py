@@ -9,6 +9,7 @@ from pathlib import Path
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Backbone, Cell
 from ma_sbi_bench.engine.experiment import Experiment
+from ma_sbi_bench.engine.leftovers import set_aside
 from ma_sbi_bench.engine.running import Done, Work, cells_in, models_in, plan
 from ma_sbi_bench.engine.store import Store
 
@@ -58,7 +59,7 @@ class Reproduction:
         Raises:
             OSError: If one cannot be moved.
         """
-        moved = self.store.set_aside(self._cells())
+        moved = set_aside(self.damaged())
         needed = (
             backbone
             for one in self.experiments
@@ -66,7 +67,7 @@ class Reproduction:
             if cell not in self.store
             for backbone in one.backbones(cell)
         )
-        return moved | models_in(self.out).set_aside(needed)
+        return moved | set_aside(models_in(self.out).damaged(needed))
 
     def _cells(self) -> list[Cell]:
         return [cell for one in self.experiments for cell in one.cells(self.budget)]

@@ -24,7 +24,6 @@ from ma_sbi.display.text import printable
 from ma_sbi.writing import written_whole
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.committed import COLUMNS, read_rows, rows_of, write_rows
-from ma_sbi_bench.engine.leftovers import set_aside
 from ma_sbi_bench.engine.records import Record, make_record, read_record
 
 __all__ = ["COLUMNS", "Store"]
@@ -86,17 +85,6 @@ class Store:
         keys = dict.fromkeys(cell.key for cell in cells)
         found = {self._file(key): self._own(key) for key in keys}
         return {file: one for file, one in found.items() if isinstance(one, str)}
-
-    def set_aside(self, cells: Iterable[Cell]) -> dict[Path, str]:
-        """Move damaged files into a folder ``damaged``, where nothing reads them.
-
-        Returns:
-            Where each of them is now, and how it is damaged.
-
-        Raises:
-            OSError: If one cannot be moved.
-        """
-        return {set_aside(file): how for file, how in self.damaged(cells).items()}
 
     @cached_property
     def committed(self) -> dict[str, Record]:
