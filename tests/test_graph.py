@@ -23,6 +23,7 @@ ORDER = (
     "saved",
     "saving",
     "context",
+    "transforming",
     "encoders",
     "reading",
     "correctors",

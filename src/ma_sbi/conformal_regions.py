@@ -100,6 +100,11 @@ def conformal(
     if as_count(num_draws, "num_draws") < 2:
         raise ValueError("num_draws must be at least 2, to have a standard deviation")
     scored = _Scored(method, num_draws, seed)
+    if scored.reads_context and entries is None:
+        raise ValueError(
+            "the method reads a context: pass context, one entry per pair, None where one "
+            "is missing"
+        )
     scores = scored.at(x_obs, entries)(theta[None])[0].double()
     return ConformalRegions(scored, weigh, scores, alpha, x_obs.shape[1])
 
@@ -197,6 +202,11 @@ class _Scored:
     """The score of theta under a posterior: negative log density, or an estimate."""
 
     def __init__(self, method: Any, num_draws: int, seed: int) -> None:
+        if not callable(getattr(method, "sample", None)):
+            raise ValueError(
+                f"method must offer sample(num_samples, x), got a {type(method).__name__}: "
+                "pass a posterior, or CorrectedPosterior(posterior, corrector)"
+            )
         self.method = method
         self.num_draws = num_draws
         self.seed = seed
@@ -219,7 +229,7 @@ class _Scored:
 
 def _check_level(alpha: float, num_pairs: int) -> None:
     if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
+        raise ValueError(f"alpha must lie between 0 and 1, got {alpha}: 0.1 for 90 %")
     needed = math.ceil(1 / alpha - 1 - 1e-9)
     if num_pairs < needed:
         raise ValueError(

@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from ma_sbi.context import as_entries, distinct, in_days, is_missing
+from ma_sbi.context import as_entries, distinct, in_days, is_missing, spelling
 from ma_sbi.protocols import Context
 
 __all__ = ["CategoryEncoder", "HashEncoder", "NumberEncoder", "SentenceEncoder"]
@@ -231,11 +231,13 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
         place = pd.Index(self.categories_).get_indexer(pd.Index(uniques, dtype=object))
         new = (place < 0) & ~is_missing(uniques)
         if new.any() and self.unseen == "error":
-            known = ", ".join(repr(label) for label in self.categories_[:10])
+            label = uniques[new].iloc[0]
+            same = [one for one in self.categories_ if spelling(one) == spelling(label)]
+            known = ", ".join(repr(one) for one in self.categories_[:10])
+            hint = f"write it as {same[0]!r}" if same else f"known: {known}"
             raise ValueError(
-                f"label {uniques[new].iloc[0]!r} was not in the data the encoder was "
-                f"fitted to (known: {known}); CategoryEncoder(unseen='zero') treats new "
-                "labels as missing"
+                f"label {label!r} was not in the data the encoder was fitted to ({hint}); "
+                "CategoryEncoder(unseen='zero') treats new labels as missing"
             )
         vectors = np.zeros((len(uniques), len(self.categories_)), dtype=np.float32)
         seen = place >= 0
@@ -266,7 +268,10 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
         values = self._values(context)
         known = np.isfinite(values)
         if not known.any(axis=0).all():
-            raise ValueError("NumberEncoder needs at least one number per column")
+            raise ValueError(
+                "NumberEncoder needs at least one number per column, got one without any: "
+                "leave that column out"
+            )
         self.mean_ = np.nanmean(values, axis=0)
         spread = np.nanstd(values, axis=0)
         self.scale_ = np.where(spread > 0, spread, 1.0)
@@ -302,11 +307,15 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
             values = table.where(~is_missing(table), np.nan).to_numpy(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"NumberEncoder encodes numbers: {error}; texts go through HashEncoder "
-                "or SentenceEncoder"
+                f"NumberEncoder encodes numbers and dates: {error}; dates that are written "
+                "as texts go through pandas.to_datetime first, other texts through "
+                "HashEncoder or SentenceEncoder"
             ) from error
         if np.isinf(values).any():
-            raise ValueError("NumberEncoder encodes finite numbers, got infinity")
+            raise ValueError(
+                "NumberEncoder encodes finite numbers, got infinity: write None if it "
+                "means missing"
+            )
         return values
 
 

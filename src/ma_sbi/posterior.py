@@ -6,19 +6,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
+from ma_sbi.display.text import shorten
 from ma_sbi.mixture import log_prob_corrected, sample_corrected
 from ma_sbi.protocols import (
     AmortizedPosterior,
     Context,
     Corrections,
     Corrector,
+    check_posterior,
     has_density,
 )
-from ma_sbi.validation import as_count, as_matrix
+from ma_sbi.transforming import transform
+from ma_sbi.validation import as_count, as_matrix, as_tensor
 
 if TYPE_CHECKING:
     from ma_sbi.posteriors.sbi_posterior import PackedPosterior, SBIPosterior
@@ -42,19 +44,14 @@ class CorrectedPosterior:
     """
 
     def __init__(self, posterior: AmortizedPosterior, corrector: Corrector) -> None:
-        if not callable(getattr(corrector, "corrections", None)):
+        is_class = isinstance(corrector, type)
+        if is_class or not callable(getattr(corrector, "corrections", None)):
             raise ValueError(
-                f"corrector must offer corrections(x, context), got {corrector!r}"
+                "corrector must offer corrections(x, context), got "
+                f"{shorten(repr(corrector))}: pass what fit_corrector returned, or another "
+                "corrector that is fitted"
             )
-        if not callable(getattr(posterior, "sample", None)):
-            raise ValueError(
-                f"posterior must offer sample(num_samples, x), got {posterior!r}"
-            )
-        if hasattr(posterior, "sample_batched"):
-            raise ValueError(
-                f"posterior is a {type(posterior).__name__}, which has sbi's "
-                "interface; wrap it with from_sbi(posterior)"
-            )
+        check_posterior(posterior)
         self.posterior = posterior
         self.corrector = corrector
 
@@ -94,7 +91,7 @@ class CorrectedPosterior:
         Returns:
             Log densities of shape ``(num_samples, batch)``.
         """
-        theta = torch.as_tensor(theta)
+        theta = as_tensor(theta, "theta")
         if theta.ndim != 3:
             raise ValueError(
                 "theta must have shape (num_samples, batch, dim_theta), got "
@@ -125,10 +122,10 @@ class CorrectedPosterior:
         """
         from ma_sbi.posteriors.sbi_posterior import SBIPosterior
 
-        entry = as_entries(context, num_rows=1)
+        entry = getattr(self.corrector, "entries_of", as_entries)(context, 1)
         encoder = getattr(self.corrector, "encoder_", None)
         if encoder is not None:
-            encoder.transform(entry)  # raises now if it cannot encode the context
+            transform(encoder, entry)  # raises now if it cannot encode the context
         return SBIPosterior(self.posterior, partial(_correct_with, self, entry))
 
     def packed(self, contexts: Context) -> PackedPosterior:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ma_sbi.protocols import AmortizedPosterior
+from ma_sbi.protocols import AmortizedPosterior, check_posterior
 from ma_sbi.validation import as_count, as_matrix
 
 __all__ = ["predictive_mean"]
@@ -44,6 +44,12 @@ def predictive_mean(
     Raises:
         ValueError: If ``mean`` does not return one row of x for each theta.
     """
+    check_posterior(posterior)
+    if not callable(mean):
+        raise ValueError(
+            "mean must be a function of theta, the simulator's mean, got a "
+            f"{type(mean).__name__}"
+        )
     x = as_matrix(x, "x", dim=getattr(posterior, "dim_x", None))
     draws = posterior.sample(as_count(num_samples, "num_samples"), x, seed=seed)
     predicted = torch.as_tensor(mean(draws.flatten(0, 1)))

@@ -5,6 +5,8 @@ Shapes follow sbi and zuko: ``(num_samples, batch, dim)``. The paper's ``y`` is 
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -18,6 +20,7 @@ __all__ = [
     "Corrector",
     "DensePosterior",
     "Encoder",
+    "check_posterior",
     "has_density",
 ]
 
@@ -137,6 +140,46 @@ class DensePosterior(AmortizedPosterior, Protocol):
             Log densities of shape ``(num_samples, batch)``.
         """
         ...
+
+
+def check_posterior(posterior: Any, name: str = "posterior") -> None:
+    """Refuse what does not draw as an amortized posterior does.
+
+    Raises:
+        ValueError: If it has no ``sample(num_samples, x, *, seed)``.
+    """
+    if isinstance(posterior, type):
+        raise ValueError(
+            f"{name} must be a trained posterior and not a class, got {posterior.__name__}"
+        )
+    if hasattr(posterior, "sample_batched"):
+        raise ValueError(
+            f"{name} is a {type(posterior).__name__}, which has sbi's interface; wrap it "
+            f"with from_sbi({name})"
+        )
+    sample = getattr(posterior, "sample", None)
+    if callable(sample) and _accepts(sample, 1, None, seed=0):
+        return
+    if callable(sample) and _accepts(sample, 1, None, None, seed=0):
+        raise ValueError(
+            f"{name} reads a context, so it is corrected already, got a "
+            f"{type(posterior).__name__}: pass the posterior that was trained"
+        )
+    raise ValueError(
+        f"{name} must offer sample(num_samples, x, seed=...), got a "
+        f"{type(posterior).__name__}: adapt it by from_sbi, from_zuko or from_callable"
+    )
+
+
+def _accepts(function: Callable[..., Any], *args: Any, **options: Any) -> bool:
+    """Tell whether a function can be called with these; True if that is not known."""
+    try:
+        inspect.signature(function).bind(*args, **options)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def has_density(posterior: Any) -> bool:

@@ -21,7 +21,7 @@ from ma_sbi.diagnostics.diagnostic import CannotRun, Rows
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import Context, Encoder
-from ma_sbi.randomness import derive, numpy_seeded, seeded
+from ma_sbi.randomness import as_seed, derive, numpy_seeded, seeded
 
 __all__ = ["check"]
 
@@ -82,11 +82,7 @@ def check(
         'use'
     """
     posterior, corrector = _unwrap(posterior, corrector)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer, type(None))):
-        raise ValueError(f"seed must be an integer or None, got {seed!r}")
-    if seed is None:
-        seed = np.random.SeedSequence().generate_state(1)[0]
-    seed = int(seed)
+    seed = as_seed(np.random.SeedSequence().generate_state(1)[0] if seed is None else seed)
     # A posterior or an encoder of the user may draw from the global generators.
     with (
         seeded(derive(seed, "torch")),

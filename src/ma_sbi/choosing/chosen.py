@@ -78,7 +78,7 @@ class ChosenCorrector(BaseCorrector):
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         x = as_matrix(x, "x", dim=self.dim_x)
-        entries = as_entries(context, num_rows=len(x))
+        entries = self.entries_of(context, len(x))
         unseen = self.contexts.read(entries)
         self.contexts.warn(unseen, ABOUT_UNSEEN)
         seen = self._seen(entries)
@@ -118,7 +118,11 @@ class ChosenCorrector(BaseCorrector):
             >>> print(corrector.unseen(["dry", "damp", "damp"]).new.sum())
             2
         """
-        return self.contexts.read(as_entries(context))
+        return self.contexts.read(self.entries_of(context))
+
+    def entries_of(self, context: Context, num_rows: int | None = None) -> Entries:
+        """Check a context, and bring it into the form of those that were fitted to."""
+        return self.contexts.conform(as_entries(context, num_rows=num_rows))
 
     def _seen(self, entries: Entries) -> Tensor:
         """Tell which contexts are among those of the calibration set."""

@@ -40,8 +40,10 @@ from ma_sbi.context import distinct
 from ma_sbi.correctors.forward import OtherUnits, about_spreads, why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
-from ma_sbi.protocols import Context, Encoder, has_density
+from ma_sbi.protocols import Context, Encoder, check_posterior, has_density
 from ma_sbi.randomness import derive
+from ma_sbi.reading import about_context
+from ma_sbi.transforming import check_encoder
 from ma_sbi.validation import as_matrix, same_labels
 
 __all__ = ["fit_corrector", "plan_corrector"]
@@ -122,7 +124,7 @@ def fit_corrector(
         >>> corrector.correct([[1.0, 0.0]], "The sensor reads high.").round(decimals=3)
         tensor([[0., 0.]])
     """
-    return plan_corrector(
+    plan = plan_corrector(
         context,
         x_obs,
         x_sim,
@@ -133,7 +135,13 @@ def fit_corrector(
         groups=groups,
         theta=theta,
         seed=seed,
-    ).fit()
+    )
+    odd = about_context(plan.data.entries, encoder)
+    if theta is not None and posterior is None:
+        odd.append("theta is not used without a posterior: pass posterior=")
+    for said in odd:
+        warnings.warn(said, stacklevel=2)
+    return plan.fit()
 
 
 def plan_corrector(
@@ -159,9 +167,14 @@ def plan_corrector(
         from ma_sbi.posteriors import from_sbi
 
         posterior = from_sbi(posterior)
-    if isinstance(encoder, type):
+    if encoder is not None:
+        check_encoder(encoder)
+    if posterior is not None:
+        check_posterior(posterior)
+    if density is not None and not callable(density):
         raise ValueError(
-            f"encoder must be an object and not a class: write {encoder.__name__}()"
+            "density must be a function of x, such as fit_density(simulations) returns, "
+            f"got a {type(density).__name__}"
         )
     x_sim = same_labels(x_obs, x_sim)
     pool = Simulations.read(simulations)
@@ -399,11 +412,6 @@ def _bounded(
 
     Far from all simulations a density that was learned is arbitrary.
     """
-    if not callable(density):
-        raise ValueError(
-            "density must be a function of x, such as fit_density(simulations) returns, "
-            f"got a {type(density).__name__}"
-        )
     return BoundedDensity.around(density, x_sim).log_prob
 
 

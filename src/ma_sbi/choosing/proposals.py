@@ -66,6 +66,8 @@ class NothingDeparts(BaseCorrector):
 class NoContext(BaseEstimator):
     """Encodes every context alike."""
 
+    any_form = True
+
     def fit(self, context: Context, y: Any = None) -> Self:
         """Learn nothing."""
         return self

@@ -17,7 +17,8 @@ from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.correctors.unseen import UnseenContext
 from ma_sbi.one_at_a_time import recorded_warnings
 from ma_sbi.protocols import Context, Corrections
-from ma_sbi.validation import as_matrix
+from ma_sbi.transforming import fit_encoder
+from ma_sbi.validation import about_vector, as_matrix
 
 __all__ = ["CrossFittedCorrector", "EncodingTable", "cross_fit"]
 
@@ -52,6 +53,13 @@ def cross_fit(
         >>> corrector.correct(x_obs, ["calm", "storm", "storm", "calm"]).flatten().tolist()
         [1.0, 2.0, 1.0, 3.0]
     """
+    if not isinstance(corrector, FittableCorrector):
+        is_class = isinstance(corrector, type)
+        got = f"the class {corrector.__name__}" if is_class else type(corrector).__name__
+        raise ValueError(
+            f"cross_fit needs a corrector that it can fit, got {got}: pass one such as "
+            "ShiftCorrector(encoder); fit_corrector leaves rows out by itself"
+        )
     return CrossFittedCorrector(corrector, groups=groups, time=time)
 
 
@@ -92,14 +100,15 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
                 every copy sees all of it.
             seed: Makes fits that draw random numbers repeatable.
         """
+        hint = about_vector(x_obs, "x_obs")
         x_obs = as_matrix(x_obs, "x_obs", column=True, dtype=torch.float64)
         if x_sim is not None:
             x_sim = as_matrix(x_sim, "x_sim", column=True, dtype=torch.float64)
         n = len(x_obs)
-        entries = as_entries(context, num_rows=n)
+        entries = as_entries(context, num_rows=n, hint=hint)
         allowed = self._allowed(n)
         uniques, codes = distinct(entries)
-        encoder = clone(self.corrector.encoder).fit(entries)
+        encoder = fit_encoder(self.corrector.encoder, entries)
         table = EncodingTable(encode(encoder, uniques).numpy())
         # Rows that learn from the same rows share a copy.
         sets, members = np.unique(allowed, axis=0, return_inverse=True)
@@ -151,7 +160,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         if not entries.equals(self.entries_):
             raise ValueError(
                 "a cross-fitted corrector corrects only the observations it was fitted "
-                "to, and context differs from theirs"
+                "to, and context differs from theirs: pass that of the fit"
             )
         with recorded_warnings() as caught:
             each = [

@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated, Truncated
+from ma_sbi.validation import as_tensor
 
 __all__ = ["CallableAdapter", "from_callable"]
 
@@ -42,7 +43,13 @@ def from_callable(
         torch.Size([3, 4, 2])
     """
     if not callable(sample):
-        raise ValueError(f"sample must be a function, got {sample!r}")
+        raise ValueError(
+            f"sample must be a function of num_samples and x, got a {type(sample).__name__}"
+        )
+    if log_prob is not None and not callable(log_prob):
+        raise ValueError(
+            f"log_prob must be a function of theta and x, got a {type(log_prob).__name__}"
+        )
     if log_prob is None:
         return CallableAdapter(sample, batched, prior, x_train)
     return DenseCallableAdapter(sample, log_prob, batched, prior, x_train)
@@ -116,4 +123,4 @@ class DenseCallableAdapter(CallableAdapter, DenseTruncated):
 
 
 def _as_float(values: Any) -> Tensor:
-    return torch.as_tensor(values).float()
+    return as_tensor(values, "what the function returns").float()

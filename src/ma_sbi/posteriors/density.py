@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from ma_sbi.nan import not_drawn, tell
 from ma_sbi.posteriors.columns import Columns, cells
 from ma_sbi.posteriors.heavy_tailed import HeavyTailed
-from ma_sbi.posteriors.training import Training
+from ma_sbi.posteriors.training import Training, check_training
 from ma_sbi.posteriors.unconstrained import default_device
 from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.saved import num_weights
 from ma_sbi.saving import read, write
-from ma_sbi.validation import as_count, as_matrix, double_device
+from ma_sbi.validation import as_count, as_counts, as_matrix, double_device
 
 __all__ = ["SimulationDensity", "fit_density", "load_density"]
 
@@ -85,10 +85,7 @@ def fit_density(
     """
     if flow is not None and flow not in FLOWS:
         raise ValueError(f"flow must be one of {sorted(FLOWS)}, got {flow!r}")
-    if not 0 < validation_fraction < 1:
-        raise ValueError(
-            f"validation_fraction must lie between 0 and 1, got {validation_fraction!r}"
-        )
+    check_training(learning_rate, batch_size, validation_fraction)
     training = Training(learning_rate, batch_size, patience, max_epochs, show_progress)
     device = default_device(device)
     lower, upper, columns = _check_simulations(x, double_device(device))
@@ -102,7 +99,7 @@ def fit_density(
     settings = {
         "flow": flow,
         "num_transforms": as_count(num_transforms, "num_transforms"),
-        "hidden": [as_count(width, "hidden") for width in hidden],
+        "hidden": as_counts(hidden, "hidden"),
         "num_flows": as_count(num_flows, "num_flows"),
     }
     with torch.enable_grad(), seeded(seed, device):

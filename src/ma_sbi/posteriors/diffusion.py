@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.priors import pack_prior, stored_prior
-from ma_sbi.posteriors.training import DIVERGED
+from ma_sbi.posteriors.training import DIVERGED, check_training
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.unconstrained import (
     check_simulations,
@@ -111,7 +111,14 @@ def fit_ddpm(
     Raises:
         ValueError: If the simulations do not match, or training diverges.
     """
-    as_count(epochs, "epochs")
+    for name, count in {
+        "epochs": epochs,
+        "num_steps": num_steps,
+        "layers": layers,
+        "hidden": hidden,
+    }.items():
+        as_count(count, name)
+    check_training(learning_rate, batch_size)
     if decay not in get_args(Decay):
         raise ValueError(f"decay must be one of {get_args(Decay)}, got {decay!r}")
     simulations = check_simulations(prior, theta, x, device)

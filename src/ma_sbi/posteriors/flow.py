@@ -21,7 +21,7 @@ from torch.distributions import Distribution, Transform
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.priors import pack_prior, stored_prior
-from ma_sbi.posteriors.training import DIVERGED
+from ma_sbi.posteriors.training import DIVERGED, check_training
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.unconstrained import (
     check_simulations,
@@ -33,7 +33,7 @@ from ma_sbi.randomness import seeded
 from ma_sbi.saved import num_weights
 from ma_sbi.saving import read, write
 from ma_sbi.scaling import column_scale
-from ma_sbi.validation import as_count
+from ma_sbi.validation import as_count, as_counts
 
 __all__ = ["FlowPosterior", "fit_flow", "load_flow"]
 
@@ -103,8 +103,10 @@ def fit_flow(
             NUM_TRANSFORMS[flow] if num_transforms is None else num_transforms,
             "num_transforms",
         ),
-        "hidden": [as_count(width, "hidden") for width in hidden],
+        "hidden": as_counts(hidden, "hidden"),
     }
+    check_training(learning_rate, batch_size, validation_fraction)
+    as_count(patience, "patience")
     builder = _builder(settings, embedding_net)
     with torch.enable_grad(), seeded(seed, simulations.x.device):
         trainer = NPE(

@@ -14,12 +14,25 @@ from tqdm.auto import tqdm
 
 from ma_sbi.validation import as_count, check_positive
 
-__all__ = ["DIVERGED", "Training"]
+__all__ = ["DIVERGED", "Training", "check_training"]
 
 DIVERGED = "training diverged at learning_rate={:g}; lower it"
 
 MAX_ROWS = 2_000
 """Most rows evaluated in one pass, to bound memory."""
+
+
+def check_training(
+    learning_rate: float, batch_size: int, validation_fraction: float = 0.1
+) -> None:
+    """Check what every training needs, before any work is done."""
+    check_positive(learning_rate, "learning_rate")
+    as_count(batch_size, "batch_size")
+    is_number = isinstance(validation_fraction, (int, float))
+    if not is_number or not 0 < validation_fraction < 1:
+        raise ValueError(
+            f"validation_fraction must lie between 0 and 1, got {validation_fraction!r}"
+        )
 
 
 @dataclass(frozen=True)
