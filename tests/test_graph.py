@@ -24,6 +24,7 @@ ORDER = (
     "saving",
     "context",
     "transforming",
+    "minilm",
     "encoders",
     "reading",
     "correctors",

@@ -212,8 +212,9 @@ def spelling(entry: object) -> str:
 
 
 def _tabulate(context: Context, num_rows: int | None) -> Entries:
-    if hasattr(context, "detach"):  # a tensor; torch need not be imported to know
-        context = context.detach().cpu().numpy()
+    detach = getattr(context, "detach", None)
+    if callable(detach):  # a tensor; torch need not be imported to know
+        context = detach().cpu().numpy()
     if isinstance(context, np.ndarray) and context.ndim == 0:
         context = context.item()
     if num_rows == 1 and _is_row(context):

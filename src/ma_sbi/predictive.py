@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ma_sbi.protocols import AmortizedPosterior, check_posterior
+from ma_sbi.protocols import AmortizedPosterior, ArrayLike, check_posterior
 from ma_sbi.validation import as_count, as_matrix
 
 __all__ = ["predictive_mean"]
@@ -17,7 +16,7 @@ __all__ = ["predictive_mean"]
 def predictive_mean(
     posterior: AmortizedPosterior,
     mean: Callable[[Tensor], Tensor],
-    x: Any,
+    x: ArrayLike,
     *,
     num_samples: int = 500,
     seed: int | None = None,

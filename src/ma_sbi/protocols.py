@@ -6,8 +6,9 @@ Shapes follow sbi and zuko: ``(num_samples, batch, dim)``. The paper's ``y`` is 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 __all__ = [
     "MAX_ROWS",
     "AmortizedPosterior",
+    "ArrayLike",
     "Context",
     "Corrections",
     "Corrector",
@@ -24,11 +26,26 @@ __all__ = [
     "has_density",
 ]
 
-Context = Any
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+ArrayLike: TypeAlias = (
+    "Tensor | np.ndarray | pd.DataFrame | pd.Series | Sequence[float] | Sequence[Tensor]"
+    " | Sequence[np.ndarray] | Sequence[Sequence[float]]"
+    " | Sequence[Sequence[Sequence[float]]]"
+)
+"""Numbers: a tensor, an array, a table, or nested lists; one row per observation."""
+
+Context: TypeAlias = (
+    "str | float | date | Mapping[str, Any] | Sequence[Any] | np.ndarray | Tensor"
+    " | pd.Series | pd.DataFrame | None"
+)
 """What is known besides the observations: one entry per observation.
 
-A list, array, ``pandas.Series`` or ``DataFrame`` (mixed columns), or one bare string or
-number that holds for every observation. ``None``, ``NaN`` and ``""`` are missing.
+A list, array, ``pandas.Series`` or ``DataFrame`` (mixed columns), a dict of columns, or one
+bare string or number that holds for every observation. ``None``, ``NaN`` and ``""`` are
+missing.
 """
 
 
@@ -109,11 +126,11 @@ class Encoder(Protocol):
 class Corrector(Protocol):
     """Predicts from the context how reality departs from the simulator."""
 
-    def correct(self, x: Tensor, context: Context) -> Tensor:
+    def correct(self, x: ArrayLike, context: Context) -> Tensor:
         """Return the correction, averaged over candidates, shape ``(batch, dim_x)``."""
         ...
 
-    def corrections(self, x: Tensor, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction with its weight."""
         ...
 

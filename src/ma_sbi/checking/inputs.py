@@ -361,7 +361,7 @@ class KnownTexts(TransformerMixin, BaseEstimator):
 
     def transform(self, context: Context) -> np.ndarray:
         """Look the vectors up; zeros for a new text."""
-        entries = pd.DataFrame(context).iloc[:, 0].reset_index(drop=True)
+        entries = pd.DataFrame(as_entries(context)).iloc[:, 0]
         place = match(pd.Series(self.texts, dtype=object), entries.astype(object))
         unknown = np.zeros((1, self.vectors.shape[1]), dtype=self.vectors.dtype)
         table = np.vstack([self.vectors, unknown])

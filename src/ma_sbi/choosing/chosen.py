@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,8 @@ from ma_sbi.choosing.why import Why
 from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.unseen import SeenContexts, Unseen
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.minilm import embedded_once
+from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.telling import untold
 from ma_sbi.validation import as_matrix
 
@@ -75,10 +75,13 @@ class ChosenCorrector(BaseCorrector):
         self.log_density = log_density
         self.outliers = outliers
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         x = as_matrix(x, "x", dim=self.dim_x)
-        entries = self.entries_of(context, len(x))
+        with embedded_once():
+            return self._corrections(x, self.entries_of(context, len(x)))
+
+    def _corrections(self, x: Tensor, entries: Entries) -> Corrections:
         unseen = self.contexts.read(entries)
         self.contexts.warn(unseen, ABOUT_UNSEEN)
         seen = self._seen(entries)

@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from ma_sbi.choosing.calibration import Calibration
 from ma_sbi.choosing.likeliest import likeliest_departures
+from ma_sbi.context import as_entries
 from ma_sbi.correctors.bootstrap import ResidualPools
 from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector
 from ma_sbi.correctors.departures import Affine, Departure, Shift
@@ -74,7 +75,7 @@ class NoContext(BaseEstimator):
 
     def transform(self, context: Context) -> np.ndarray:
         """Return a column of zeros."""
-        return np.zeros((len(context), 1))
+        return np.zeros((len(as_entries(context)), 1))
 
 
 @dataclass(frozen=True)

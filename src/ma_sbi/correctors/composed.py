@@ -18,7 +18,7 @@ from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Inference
 from ma_sbi.correctors.unseen import SeenContexts, Unseen
-from ma_sbi.protocols import Context, Corrections, Encoder
+from ma_sbi.protocols import ArrayLike, Context, Corrections, Encoder
 from ma_sbi.reading import about_context
 from ma_sbi.scaling import about_pairs
 from ma_sbi.transforming import check_encoder, fit_encoder
@@ -34,14 +34,14 @@ class BaseCorrector(ABC):
     """Base of all correctors; subclasses implement ``corrections``."""
 
     @abstractmethod
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
 
     def entries_of(self, context: Context, num_rows: int | None = None) -> Entries:
         """Check a context, and bring it into the form of those that were fitted to."""
         return as_entries(context, num_rows=num_rows)
 
-    def correct(self, x: Any, context: Context) -> Tensor:
+    def correct(self, x: ArrayLike, context: Context) -> Tensor:
         """Return the correction, averaged over candidates, shape ``(batch, dim_x)``."""
         candidates = self.corrections(x, context)
         return (candidates.x * candidates.log_weight.exp()[..., None]).sum(dim=0)
@@ -67,10 +67,10 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
     def fit(
         self,
         context: Context,
-        x_obs: Any,
-        x_sim: Any = None,
+        x_obs: ArrayLike,
+        x_sim: ArrayLike | None = None,
         *,
-        simulations: Any = None,
+        simulations: ArrayLike | None = None,
         seed: int | None = None,
     ) -> Self:
         """Learn the departure from calibration data; no parameters are needed.
@@ -123,7 +123,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         self.dim_x_ = observed.shape[1]
         return self
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         self._check_fitted()
         x = as_matrix(x, "x", dim=self.dim_x_)
@@ -179,7 +179,11 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         )
 
     def _check_data(
-        self, fitting: Fitting, x_obs: Any, x_sim: Any, simulations: Any
+        self,
+        fitting: Fitting,
+        x_obs: ArrayLike,
+        x_sim: ArrayLike | None,
+        simulations: ArrayLike | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the observations and the simulations to compare them with."""
         if fitting.paired:

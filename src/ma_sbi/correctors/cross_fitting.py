@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.correctors.unseen import UnseenContext
 from ma_sbi.one_at_a_time import recorded_warnings
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.transforming import fit_encoder
 from ma_sbi.validation import about_vector, as_matrix
 
@@ -24,7 +25,10 @@ __all__ = ["CrossFittedCorrector", "EncodingTable", "cross_fit"]
 
 
 def cross_fit(
-    corrector: FittableCorrector, *, groups: Any = None, time: Any = None
+    corrector: FittableCorrector,
+    *,
+    groups: ArrayLike | Sequence[Any] | None = None,
+    time: ArrayLike | Sequence[Any] | None = None,
 ) -> CrossFittedCorrector:
     """Correct calibration rows, each by a corrector that has not seen it.
 
@@ -75,7 +79,11 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
     needs_every_row: ClassVar[bool] = True
 
     def __init__(
-        self, corrector: FittableCorrector, *, groups: Any = None, time: Any = None
+        self,
+        corrector: FittableCorrector,
+        *,
+        groups: ArrayLike | Sequence[Any] | None = None,
+        time: ArrayLike | Sequence[Any] | None = None,
     ) -> None:
         self.corrector = corrector
         self.groups = groups
@@ -84,10 +92,10 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
     def fit(
         self,
         context: Context,
-        x_obs: Any,
-        x_sim: Any = None,
+        x_obs: ArrayLike,
+        x_sim: ArrayLike | None = None,
         *,
-        simulations: Any = None,
+        simulations: ArrayLike | None = None,
         seed: int | None = None,
     ) -> Self:
         """Fit one copy of the corrector for each set of rows that it may learn from.
@@ -141,7 +149,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
             )
         return self
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Correct the rows of the fit, each by its own copy.
 
         Raises:

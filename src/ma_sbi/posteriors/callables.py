@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated, Truncated
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.validation import as_tensor
 
 __all__ = ["CallableAdapter", "from_callable"]
@@ -22,7 +23,7 @@ def from_callable(
     *,
     batched: bool = False,
     prior: Distribution | None = None,
-    x_train: Any = None,
+    x_train: ArrayLike | None = None,
 ) -> CallableAdapter:
     """Adapt functions that draw from, and perhaps evaluate, a posterior.
 
@@ -63,7 +64,7 @@ class CallableAdapter(Truncated):
         sample: Callable[..., Any],
         batched: bool,  # noqa: FBT001
         prior: Distribution | None,
-        x_train: Any,
+        x_train: ArrayLike | None,
     ) -> None:
         training_range = None if x_train is None else TrainingRange.of(x_train)
         super().__init__(prior=prior, training_range=training_range)
@@ -100,7 +101,7 @@ class DenseCallableAdapter(CallableAdapter, DenseTruncated):
         log_prob: Callable[..., Any],
         batched: bool,  # noqa: FBT001
         prior: Distribution | None,
-        x_train: Any,
+        x_train: ArrayLike | None,
     ) -> None:
         super().__init__(sample, batched, prior, x_train)
         self.log_prob_function = log_prob

@@ -17,6 +17,7 @@ from ma_sbi.posteriors.columns import Columns, cells
 from ma_sbi.posteriors.heavy_tailed import HeavyTailed
 from ma_sbi.posteriors.training import Training, check_training
 from ma_sbi.posteriors.unconstrained import default_device
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.saved import num_weights
 from ma_sbi.saving import read, write
@@ -41,7 +42,7 @@ BLOCK_ENTRIES = 40_000
 
 
 def fit_density(
-    x: Any,
+    x: ArrayLike,
     *,
     flow: Literal["nsf", "maf"] | None = None,
     num_transforms: int | None = None,
@@ -54,7 +55,7 @@ def fit_density(
     validation_fraction: float = 0.1,
     seed: int | None = None,
     device: torch.device | str | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> SimulationDensity:
     """Learn the density of simulations with a flow.
 
@@ -75,7 +76,8 @@ def fit_density(
         validation_fraction: Share of simulations held out.
         seed: Makes training repeatable.
         device: Where to train and evaluate; torch's default device if None.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Returns:
         The density with the weights that did best on held-out simulations.
@@ -213,7 +215,7 @@ class SimulationDensity:
         self.dim_x = len(columns.mean)
         self.device = next(flows.parameters()).device
 
-    def log_prob(self, x: Any) -> Tensor:
+    def log_prob(self, x: ArrayLike) -> Tensor:
         """Evaluate the log density of x ``(n, dim_x)``, in blocks that bound memory.
 
         Returns:
@@ -255,7 +257,7 @@ class SimulationDensity:
             gradients.append(gradient.nan_to_num(0.0, 0.0, 0.0))
         return torch.cat(values).to(x), torch.cat(gradients).to(x)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: ArrayLike) -> Tensor:
         """Evaluate the log density; the same as ``log_prob``."""
         return self.log_prob(x)
 
@@ -316,7 +318,7 @@ class SimulationDensity:
 
 
 def _check_simulations(
-    x: Any, device: torch.device | None
+    x: ArrayLike, device: torch.device | None
 ) -> tuple[Tensor, Tensor, Columns]:
     """Return the ends of the standardised cells of simulations, and their columns."""
     single = isinstance(x, Tensor) and x.dtype == torch.float32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import warnings
 from collections.abc import Callable
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from ma_sbi.display.progress import steps
 from ma_sbi.validation import as_count, check_positive
 
 __all__ = ["DIVERGED", "Training", "check_training"]
 
 DIVERGED = "training diverged at learning_rate={:g}; lower it"
+
+log = logging.getLogger(__name__)
 
 MAX_ROWS = 2_000
 """Most rows evaluated in one pass, to bound memory."""
@@ -44,14 +47,14 @@ class Training:
         batch_size: Rows per step.
         patience: Epochs without improvement before it stops.
         max_epochs: Most epochs.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show a bar; if None, to a person.
     """
 
     learning_rate: float
     batch_size: int
     patience: int
     max_epochs: int
-    show_progress: bool
+    show_progress: bool | None
 
     def __post_init__(self) -> None:
         check_positive(self.learning_rate, "learning_rate")
@@ -72,9 +75,8 @@ class Training:
         average = Average(network)
         optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
         best, best_epoch, state = math.inf, 0, network.state_dict()
-        for epoch in tqdm(
-            range(self.max_epochs), "Density", disable=not self.show_progress
-        ):
+        epochs = range(self.max_epochs)
+        for epoch in steps(epochs, "Density", show_progress=self.show_progress):
             x = draw()
             for rows in torch.randperm(len(x), device=x.device).split(self.batch_size):
                 loss = -network().log_prob(x[rows]).mean()
@@ -98,6 +100,7 @@ class Training:
             )
         if best == math.inf:
             raise ValueError(DIVERGED.format(self.learning_rate))
+        log.info("density trained for %d epochs, held-out loss %.4g", epoch + 1, best)
         network.load_state_dict(state)
         network.eval().requires_grad_(requires_grad=False)
 

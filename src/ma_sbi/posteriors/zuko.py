@@ -13,12 +13,13 @@ from ma_sbi.display.text import shorten
 from ma_sbi.nan import refuse_weights
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated
+from ma_sbi.protocols import ArrayLike
 
 __all__ = ["ZukoAdapter", "from_zuko"]
 
 
 def from_zuko(
-    flow: Any, *, prior: Distribution | None = None, x_train: Any = None
+    flow: Any, *, prior: Distribution | None = None, x_train: ArrayLike | None = None
 ) -> ZukoAdapter:
     """Adapt a conditional flow: ``flow(x)`` is a distribution over theta.
 
@@ -42,7 +43,9 @@ def from_zuko(
 class ZukoAdapter(DenseTruncated):
     """A conditional flow."""
 
-    def __init__(self, flow: Any, prior: Distribution | None, x_train: Any) -> None:
+    def __init__(
+        self, flow: Any, prior: Distribution | None, x_train: ArrayLike | None
+    ) -> None:
         parameter = next(flow.parameters(), None) if hasattr(flow, "parameters") else None
         training_range = None if x_train is None else TrainingRange.of(x_train)
         super().__init__(
