@@ -162,7 +162,10 @@ def as_codes(values: Any, name: str, num_rows: int) -> np.ndarray:
             f"{'x'.join(map(str, values.shape)) or 'a single value'}"
         )
     if pd.isna(values).any():
-        raise ValueError(f"{name} must not be missing, got {pd.isna(values).sum()} gaps")
+        raise ValueError(
+            f"{name} must not be missing, got {pd.isna(values).sum()} gaps: fill them, or "
+            "leave these rows out"
+        )
     return np.unique(values, return_inverse=True)[1]
 
 

@@ -235,7 +235,7 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
             hint = f"write it as {same[0]!r}" if same else f"known: {known}"
             raise ValueError(
                 f"label {label!r} was not in the data the encoder was fitted to ({hint}); "
-                "CategoryEncoder(unseen='zero') treats new labels as missing"
+                "use CategoryEncoder(unseen='zero') to treat new labels as missing"
             )
         vectors = np.zeros((len(uniques), len(self.categories_)), dtype=np.float32)
         seen = place >= 0
@@ -267,8 +267,8 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
         known = np.isfinite(values)
         if not known.any(axis=0).all():
             raise ValueError(
-                "NumberEncoder needs at least one number per column, got one without any: "
-                "leave that column out"
+                "NumberEncoder needs at least one number per column: pass numbers, or "
+                "leave the column out"
             )
         self.mean_ = np.nanmean(values, axis=0)
         spread = np.nanstd(values, axis=0)

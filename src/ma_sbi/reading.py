@@ -241,6 +241,7 @@ def about_context(entries: Entries, encoder: Encoder | None = None) -> list[str]
         '9' and '9.0' count as two contexts: write them alike if they are the same
     """
     reading = read_context(entries)
+    by_number = getattr(encoder, "by_number", False)
     if reading.missing.all():
         return [
             "the context is missing in every row, so only the departure that all rows "
@@ -248,13 +249,14 @@ def about_context(entries: Entries, encoder: Encoder | None = None) -> list[str]
         ]
     if reading.num_distinct == 1:
         entry = shorten(repr(pd.DataFrame(entries).iloc[0].tolist())[1:-1])
-        shown = "" if getattr(encoder, "by_number", False) else f" ({entry})"
+        same = "so only the average departure can be learned and the context has no effect"
+        if by_number:
+            return [f"every calibration row has the same context, {same}"]
         return [
-            f"every calibration row has the same context{shown}, so only the average "
-            "departure can be learned and the context has no effect: pass one entry per "
-            "observation"
+            f"every calibration row has the same context ({entry}), {same}: pass one entry "
+            "per observation"
         ]
-    if getattr(encoder, "by_number", False):
+    if by_number:
         return []
     table = pd.DataFrame(entries)
     columns = [table.iloc[:, place] for place in range(table.shape[1])]

@@ -146,6 +146,8 @@ def fit_corrector(
             seed=seed,
         )
         odd = about_context(plan.data.entries, encoder)
+        if plan.weighing is None:
+            odd += plan.why.reasons[-1:]
         if theta is not None and posterior is None:
             odd.append("theta is not used without a posterior: pass posterior=")
         for said in odd:

@@ -136,7 +136,7 @@ def check_theta(prior: Distribution, theta: Tensor, name: str = "theta") -> None
         rows = (~inside).nonzero().flatten().tolist()
         raise ValueError(
             f"{len(rows)} of {len(theta)} {name} (first: row {rows[0]}) lie outside the "
-            "prior's support"
+            "prior's support: pass the prior that they were drawn from"
         )
 
 
