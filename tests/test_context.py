@@ -52,7 +52,7 @@ def test_a_wrong_number_of_entries_is_refused():
 
 def test_entries_that_cannot_be_compared_are_refused():
     with pytest.raises(ValueError, match="texts, labels or numbers"):
-        distinct(as_entries([{"a": 1}, {"b": 2}]))
+        distinct(as_entries([{"a"}, {"b"}]))
 
 
 @pytest.mark.parametrize(

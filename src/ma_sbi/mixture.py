@@ -178,7 +178,10 @@ def log_prob_mixture(
         ValueError: If the posterior has no density.
     """
     if not has_density(posterior):
-        raise ValueError(f"{type(posterior).__name__} can be sampled but has no density")
+        raise ValueError(
+            f"{type(posterior).__name__} can be sampled but has no density: use sample, or "
+            "from_callable with log_prob"
+        )
     log_prob = cast("DensePosterior", posterior).log_prob
     num_candidates, batch, dim_x = candidates.x.shape
     theta = torch.as_tensor(theta, dtype=torch.float32)

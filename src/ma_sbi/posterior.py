@@ -11,16 +11,21 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
+from ma_sbi.display.text import shorten
+from ma_sbi.minilm import embedded_once
 from ma_sbi.mixture import log_prob_corrected, sample_corrected
 from ma_sbi.protocols import (
     AmortizedPosterior,
+    ArrayLike,
     Context,
     Corrections,
     Corrector,
     Encoder,
+    check_posterior,
     has_density,
 )
-from ma_sbi.validation import as_count, as_matrix
+from ma_sbi.transforming import transform
+from ma_sbi.validation import as_count, as_matrix, as_tensor
 
 if TYPE_CHECKING:
     from ma_sbi.posteriors.sbi_posterior import PackedPosterior, SBIPosterior
@@ -46,19 +51,14 @@ class CorrectedPosterior:
     """
 
     def __init__(self, posterior: AmortizedPosterior, corrector: Corrector) -> None:
-        if not callable(getattr(corrector, "corrections", None)):
+        is_class = isinstance(corrector, type)
+        if is_class or not callable(getattr(corrector, "corrections", None)):
             raise ValueError(
-                f"corrector must offer corrections(x, context), got {corrector!r}"
+                "corrector must offer corrections(x, context), got "
+                f"{shorten(repr(corrector))}: pass what fit_corrector returned, or another "
+                "corrector that is fitted"
             )
-        if not callable(getattr(posterior, "sample", None)):
-            raise ValueError(
-                f"posterior must offer sample(num_samples, x), got {posterior!r}"
-            )
-        if hasattr(posterior, "sample_batched"):
-            raise ValueError(
-                f"posterior is a {type(posterior).__name__}, which has sbi's "
-                "interface; wrap it with from_sbi(posterior)"
-            )
+        check_posterior(posterior)
         self.posterior = posterior
         self.corrector = corrector
 
@@ -68,7 +68,7 @@ class CorrectedPosterior:
         return has_density(self.posterior)
 
     def sample(
-        self, num_samples: int, x: Any, context: Context, *, seed: int | None = None
+        self, num_samples: int, x: ArrayLike, context: Context, *, seed: int | None = None
     ) -> Tensor:
         """Draw from the corrected posterior.
 
@@ -85,9 +85,12 @@ class CorrectedPosterior:
         num_samples = as_count(num_samples, "num_samples")
         x, entries = self._check(x, context)
         correct = self._correct_some(x, entries)
-        return sample_corrected(self.posterior, num_samples, x.shape, correct, seed=seed)
+        with embedded_once():
+            return sample_corrected(
+                self.posterior, num_samples, x.shape, correct, seed=seed
+            )
 
-    def log_prob(self, theta: Tensor, x: Any, context: Context) -> Tensor:
+    def log_prob(self, theta: ArrayLike, x: ArrayLike, context: Context) -> Tensor:
         """Evaluate the corrected posterior's density.
 
         Args:
@@ -98,7 +101,7 @@ class CorrectedPosterior:
         Returns:
             Log densities of shape ``(num_samples, batch)``.
         """
-        theta = torch.as_tensor(theta)
+        theta = as_tensor(theta, "theta")
         if theta.ndim != 3:
             raise ValueError(
                 "theta must have shape (num_samples, batch, dim_theta), got "
@@ -106,7 +109,8 @@ class CorrectedPosterior:
             )
         x, entries = self._check(x, context)
         correct = self._correct_some(x, entries)
-        return log_prob_corrected(self.posterior, theta, x.shape, correct)
+        with embedded_once():
+            return log_prob_corrected(self.posterior, theta, x.shape, correct)
 
     def _correct_some(self, x: Tensor, entries: Entries) -> Callable[[slice], Corrections]:
         """Return a function that corrects some of the rows."""
@@ -129,10 +133,10 @@ class CorrectedPosterior:
         """
         from ma_sbi.posteriors.sbi_posterior import SBIPosterior
 
-        entry = as_entries(context, num_rows=1)
+        entry = getattr(self.corrector, "entries_of", as_entries)(context, 1)
         encoder = getattr(self.corrector, "encoder_", None)
         if encoder is not None:
-            encoder.transform(entry)  # raises now if it cannot encode the context
+            transform(encoder, entry)  # raises now if it cannot encode the context
         return SBIPosterior(self.posterior, partial(_correct_with, self, entry))
 
     def packed(self, contexts: Context) -> PackedPosterior:
@@ -151,7 +155,7 @@ class CorrectedPosterior:
         encoder = getattr(self.corrector, "encoder_", None)
         return PackedPosterior(self.posterior, self.corrections, encoder, contexts)
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return the candidates that the posterior is evaluated at, with weights."""
         return self.corrector.corrections(*self._check(x, context))
 
@@ -212,7 +216,7 @@ class CorrectedPosterior:
         )
         return cls(kept.posterior, kept.corrector)
 
-    def _check(self, x: Any, context: Context) -> tuple[Tensor, Entries]:
+    def _check(self, x: ArrayLike, context: Context) -> tuple[Tensor, Entries]:
         dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
         x = as_matrix(x, "x", dim=dim_x, device=device)
         return x, as_entries(context, num_rows=len(x))

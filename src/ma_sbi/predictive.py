@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ma_sbi.protocols import AmortizedPosterior
+from ma_sbi.protocols import AmortizedPosterior, ArrayLike, check_posterior
 from ma_sbi.validation import as_count, as_matrix
 
 __all__ = ["predictive_mean"]
@@ -17,7 +16,7 @@ __all__ = ["predictive_mean"]
 def predictive_mean(
     posterior: AmortizedPosterior,
     mean: Callable[[Tensor], Tensor],
-    x: Any,
+    x: ArrayLike,
     *,
     num_samples: int = 500,
     seed: int | None = None,
@@ -44,6 +43,12 @@ def predictive_mean(
     Raises:
         ValueError: If ``mean`` does not return one row of x for each theta.
     """
+    check_posterior(posterior)
+    if not callable(mean):
+        raise ValueError(
+            "mean must be a function of theta, the simulator's mean, got a "
+            f"{type(mean).__name__}"
+        )
     x = as_matrix(x, "x", dim=getattr(posterior, "dim_x", None))
     draws = posterior.sample(as_count(num_samples, "num_samples"), x, seed=seed)
     predicted = torch.as_tensor(mean(draws.flatten(0, 1)))

@@ -5,7 +5,10 @@ Shapes follow sbi and zuko: ``(num_samples, batch, dim)``. The paper's ``y`` is 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,19 +16,36 @@ from torch import Tensor
 __all__ = [
     "MAX_ROWS",
     "AmortizedPosterior",
+    "ArrayLike",
     "Context",
     "Corrections",
     "Corrector",
     "DensePosterior",
     "Encoder",
+    "check_posterior",
     "has_density",
 ]
 
-Context = Any
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+ArrayLike: TypeAlias = (
+    "Tensor | np.ndarray | pd.DataFrame | pd.Series | Sequence[float] | Sequence[Tensor]"
+    " | Sequence[np.ndarray] | Sequence[Sequence[float]]"
+    " | Sequence[Sequence[Sequence[float]]]"
+)
+"""Numbers: a tensor, an array, a table, or nested lists; one row per observation."""
+
+Context: TypeAlias = (
+    "str | float | date | Mapping[str, Any] | Sequence[Any] | np.ndarray | Tensor"
+    " | pd.Series | pd.DataFrame | None"
+)
 """What is known besides the observations: one entry per observation.
 
-A list, array, ``pandas.Series`` or ``DataFrame`` (mixed columns), or one bare string or
-number that holds for every observation. ``None``, ``NaN`` and ``""`` are missing.
+A list, array, ``pandas.Series`` or ``DataFrame`` (mixed columns), a dict of columns, or one
+bare string or number that holds for every observation. ``None``, ``NaN`` and ``""`` are
+missing.
 """
 
 
@@ -106,11 +126,11 @@ class Encoder(Protocol):
 class Corrector(Protocol):
     """Predicts from the context how reality departs from the simulator."""
 
-    def correct(self, x: Tensor, context: Context) -> Tensor:
+    def correct(self, x: ArrayLike, context: Context) -> Tensor:
         """Return the correction, averaged over candidates, shape ``(batch, dim_x)``."""
         ...
 
-    def corrections(self, x: Tensor, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction with its weight."""
         ...
 
@@ -137,6 +157,46 @@ class DensePosterior(AmortizedPosterior, Protocol):
             Log densities of shape ``(num_samples, batch)``.
         """
         ...
+
+
+def check_posterior(posterior: Any, name: str = "posterior") -> None:
+    """Refuse what does not draw as an amortized posterior does.
+
+    Raises:
+        ValueError: If it has no ``sample(num_samples, x, *, seed)``.
+    """
+    if isinstance(posterior, type):
+        raise ValueError(
+            f"{name} must be a trained posterior and not a class, got {posterior.__name__}"
+        )
+    if hasattr(posterior, "sample_batched"):
+        raise ValueError(
+            f"{name} is a {type(posterior).__name__}, which has sbi's interface; wrap it "
+            f"with from_sbi({name})"
+        )
+    sample = getattr(posterior, "sample", None)
+    if callable(sample) and _accepts(sample, 1, None, seed=0):
+        return
+    if callable(sample) and _accepts(sample, 1, None, None, seed=0):
+        raise ValueError(
+            f"{name} reads a context, so it is corrected already, got a "
+            f"{type(posterior).__name__}: pass the posterior that was trained"
+        )
+    raise ValueError(
+        f"{name} must offer sample(num_samples, x, seed=...), got a "
+        f"{type(posterior).__name__}: adapt it by from_sbi, from_zuko or from_callable"
+    )
+
+
+def _accepts(function: Callable[..., Any], *args: Any, **options: Any) -> bool:
+    """Tell whether a function can be called with these; True if that is not known."""
+    try:
+        inspect.signature(function).bind(*args, **options)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def has_density(posterior: Any) -> bool:

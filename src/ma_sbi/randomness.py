@@ -6,13 +6,28 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import index
+from typing import Any
 
 import numpy as np
 import torch
 
 from ma_sbi.one_at_a_time import one_at_a_time
 
-__all__ = ["derive", "generator", "numpy_seeded", "seeded"]
+__all__ = ["as_seed", "derive", "generator", "numpy_seeded", "seeded"]
+
+
+def as_seed(seed: Any) -> int:
+    """Check a seed.
+
+    Raises:
+        ValueError: If it is no integer.
+    """
+    try:
+        if not isinstance(seed, (bool, np.bool_)):
+            return index(seed)
+    except TypeError:
+        pass
+    raise ValueError(f"seed must be an integer or None, got {seed!r}")
 
 
 @contextmanager
@@ -43,9 +58,9 @@ def seeded(seed: int | None, device: torch.device | str = "cpu") -> Iterator[Non
     )
     with one_at_a_time(), forked:
         # torch.manual_seed would also reseed every accelerator, which is not put back.
-        torch.set_rng_state(torch.Generator().manual_seed(index(seed)).get_state())
+        torch.set_rng_state(torch.Generator().manual_seed(as_seed(seed)).get_state())
         if accelerated:
-            torch.get_device_module(device).manual_seed(index(seed))
+            torch.get_device_module(device).manual_seed(as_seed(seed))
         yield
 
 
@@ -61,7 +76,7 @@ def numpy_seeded(seed: int | None) -> Iterator[None]:
             yield
             return
         before = np.random.get_state()  # noqa: NPY002
-        np.random.seed(seed % 2**32)  # noqa: NPY002
+        np.random.seed(as_seed(seed) % 2**32)  # noqa: NPY002
         try:
             yield
         finally:
@@ -76,7 +91,7 @@ def generator(seed: int | None, device: torch.device | str = "cpu") -> torch.Gen
     if seed is None:
         with one_at_a_time():
             seed = int(torch.randint(2**63 - 1, (), device="cpu"))
-    return torch.Generator(device=device).manual_seed(index(seed))
+    return torch.Generator(device=device).manual_seed(as_seed(seed))
 
 
 def derive(seed: int | None, purpose: str) -> int | None:
@@ -87,5 +102,5 @@ def derive(seed: int | None, purpose: str) -> int | None:
     """
     if seed is None:
         return None
-    entropy = np.random.SeedSequence([index(seed) % 2**64, zlib.crc32(purpose.encode())])
+    entropy = np.random.SeedSequence([as_seed(seed) % 2**64, zlib.crc32(purpose.encode())])
     return int(entropy.generate_state(1, np.uint64)[0]) >> 1

@@ -16,11 +16,27 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from ma_sbi.context import Entries, as_entries, distinct, in_days, is_missing
+from ma_sbi.context import (
+    Entries,
+    as_entries,
+    distinct,
+    in_days,
+    is_missing,
+    spelling,
+)
+from ma_sbi.display.text import shorten
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, NumberEncoder, TableEncoder
 from ma_sbi.protocols import Context, Encoder
+from ma_sbi.transforming import fit_encoder, transform
 
-__all__ = ["ContextReading", "Kind", "encoder_for", "merge_rare", "read_context"]
+__all__ = [
+    "ContextReading",
+    "Kind",
+    "about_context",
+    "encoder_for",
+    "merge_rare",
+    "read_context",
+]
 
 Kind = Literal["regimes", "text", "numbers"]
 
@@ -28,6 +44,8 @@ Kind = Literal["regimes", "text", "numbers"]
 FEWEST_PER_LABEL = 5
 # More different numbers than this are a scale, not codes of regimes.
 MOST_CODES = 19
+# Fewer rows may all differ by chance.
+FEWEST_DIFFERENT = 10
 
 
 @dataclass(frozen=True)
@@ -102,9 +120,7 @@ class ContextReading:
                 "mixed columns"
             )
         encoder = self.suitable_encoder() if self.encoder is None else self.encoder
-        encoding = clone(encoder).fit(self.entries).transform(self.entries)
-        dense = encoding.toarray() if hasattr(encoding, "toarray") else encoding
-        values = np.array(dense, dtype=np.float64).reshape(len(self), -1)
+        values = transform(fit_encoder(encoder, self.entries), self.entries)
         values[self.missing] = np.nan
         if np.isnan(values[~self.missing]).any():
             raise ValueError("the encoder must give finite numbers for what is not missing")
@@ -134,7 +150,8 @@ class ContextReading:
         """
         if self.missing.all():
             raise ValueError(
-                "the context is missing in every row: there is nothing to read"
+                "the context is missing in every row: pass one text, label or number per "
+                "observation"
             )
         chosen: dict[Kind, Encoder] = {
             "regimes": CategoryEncoder(unseen="zero"),
@@ -205,6 +222,74 @@ def read_context(
         is_table = isinstance(entries, pd.DataFrame)
         entries = pd.concat(columns, axis=1) if is_table else columns[0]
     return ContextReading(entries, kinds, np.array(gaps.all(axis=1)), encoder)
+
+
+def about_context(entries: Entries, encoder: Encoder | None = None) -> list[str]:
+    """Say what is odd about the contexts of calibration, and what to do about it.
+
+    Args:
+        entries: One context per row.
+        encoder: What reads them, if it is known.
+
+    Example:
+        >>> print(*about_context(pd.Series(["9", "9.0"] * 10)))
+        '9' and '9.0' count as two contexts: write them alike if they are the same
+    """
+    reading = read_context(entries)
+    by_number = getattr(encoder, "by_number", False)
+    if reading.missing.all():
+        return [
+            "the context is missing in every row, so only the departure that all rows "
+            "share can be learned: pass one text, label or number per observation"
+        ]
+    if reading.num_distinct == 1:
+        entry = shorten(repr(pd.DataFrame(entries).iloc[0].tolist())[1:-1])
+        same = "so only the average departure can be learned and the context has no effect"
+        if by_number:
+            return [f"every calibration row has the same context, {same}"]
+        return [
+            f"every calibration row has the same context ({entry}), {same}: pass one entry "
+            "per observation"
+        ]
+    if by_number:
+        return []
+    table = pd.DataFrame(entries)
+    columns = [table.iloc[:, place] for place in range(table.shape[1])]
+    there = [column[~is_missing(column)] for column in columns]
+    said = [_spelled_twice(one) for one in there]
+    if len(columns) == 1:
+        said.append(_never_repeat(there[0], encoder))
+    return [sentence for sentence in said if sentence]
+
+
+def _spelled_twice(there: pd.Series) -> str:
+    """Tell of labels that differ only in how they are written."""
+    if _kind(there) != "regimes":
+        return ""
+    seen: dict[str, object] = {}
+    for entry in distinct(there)[0]:
+        other = seen.setdefault(spelling(entry), entry)
+        if other is not entry:
+            return (
+                f"{shorten(repr(other))} and {shorten(repr(entry))} count as two contexts: "
+                "write them alike if they are the same"
+            )
+    return ""
+
+
+def _never_repeat(there: pd.Series, encoder: Encoder | None) -> str:
+    """Tell of names that no two rows share, such as ids."""
+    num = len(there)
+    if num < FEWEST_DIFFERENT or there.nunique() < num or not _is_text(there):
+        return ""
+    are_ids = all(len(one.split()) == 1 and any(map(str.isdigit, one)) for one in there)
+    if not (are_ids or isinstance(encoder, CategoryEncoder)):
+        return ""
+    return (
+        f"no two of {num} rows share a context (first: {shorten(repr(there.iloc[0]))}), so "
+        "what is learned of one tells nothing of another: pass labels that repeat, or what "
+        "was noted in place of an id"
+    )
 
 
 def encoder_for(context: Context) -> Encoder:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-__all__ = ["column_scale", "median_distance", "ranges_apart", "spreads_apart"]
+__all__ = [
+    "UNITS",
+    "about_pairs",
+    "column_scale",
+    "median_distance",
+    "other_units",
+    "ranges_apart",
+    "spreads_apart",
+]
 
-# Rows from which a spread is measured.
-MOST_ROWS = 10_000
+# Rows from which a spread is measured, and rows without which it varies by chance.
+MOST_ROWS, FEWEST_COMPARED = 10_000, 10
+UNITS = 50.0
+"""Factor between the spreads of a column beyond which units differ, not reality."""
 
 
 def column_scale(values: Tensor) -> Tensor:
@@ -79,3 +90,18 @@ def spreads_apart(x: Tensor, y: Tensor, factor: float) -> list[int]:
     apart = torch.stack([(a / b).log() for a, b in (between, deviation)])
     least = apart.abs().amin(dim=0) * (apart[0].sign() == apart[1].sign())
     return (least.isfinite() & (least > math.log(factor))).nonzero().flatten().tolist()
+
+
+def about_pairs(x_obs: Tensor, x_sim: Tensor) -> list[str]:
+    """Say that the columns of pairs ``(n, dim_x)`` have other units, if they seem to."""
+    columns = spreads_apart(x_obs, x_sim, UNITS) if len(x_obs) >= FEWEST_COMPARED else []
+    return [other_units(columns, UNITS)] if columns else []
+
+
+def other_units(columns: Sequence[int], factor: float) -> str:
+    """Say in which columns spreads differ by more than a factor."""
+    return (
+        "x_obs and x_sim seem to have different units: their spreads differ by more than "
+        f"a factor of {factor:g} in column{'s' if len(columns) > 1 else ''} "
+        f"{', '.join(map(str, columns))}; bring both into the same units."
+    )

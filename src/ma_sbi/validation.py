@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,13 @@ from ma_sbi.telling import levels_to_caller
 
 __all__ = [
     "LostPrecision",
+    "about_vector",
     "as_count",
+    "as_counts",
     "as_matrix",
     "as_pairs",
     "as_pools",
+    "as_tensor",
     "check_positive",
     "check_precision",
     "double_device",
@@ -59,6 +63,8 @@ def as_matrix(
     Raises:
         ValueError: If it is not a finite, non-empty matrix of that width.
     """
+    if values is None:
+        raise ValueError(f"{name} must be given, got None")
     if not isinstance(values, Tensor):
         # A copy: what the caller changes later must not change what was checked.
         values = torch.from_numpy(as_doubles(values, name).copy())
@@ -74,7 +80,10 @@ def as_matrix(
             f"got shape {tuple(values.shape)}"
         )
     if dim is not None and matrix.shape[1] != dim:
-        raise ValueError(f"{name} must have {dim} columns, got {matrix.shape[1]}")
+        raise ValueError(
+            f"{name} must have {dim} columns, got {matrix.shape[1]}: pass those of "
+            "training or calibration, in their order"
+        )
     if not torch.isfinite(matrix).all():
         rows = (~torch.isfinite(matrix)).any(dim=1).nonzero().flatten().tolist()
         where = f"in {len(rows)} of {len(matrix)} rows (first: row {rows[0]})"
@@ -83,8 +92,22 @@ def as_matrix(
                 f"{name} has numbers that are too large for {_precision(dtype)} precision "
                 f"{where}: divide by a constant"
             )
-        raise ValueError(f"{name} must be finite, got NaN or infinite values {where}")
+        raise ValueError(
+            f"{name} must be finite, got NaN or infinite values {where}: leave these "
+            "rows out"
+        )
     return matrix
+
+
+def as_tensor(values: Any, name: str) -> Tensor:
+    """Convert numbers of any shape to a tensor; one that is a tensor stays as it is.
+
+    Raises:
+        ValueError: If something is no number.
+    """
+    if isinstance(values, Tensor):
+        return values
+    return torch.from_numpy(as_doubles(values, name).copy()).float()
 
 
 def check_precision(**sides: Tensor | None) -> None:
@@ -195,7 +218,7 @@ def as_pairs(x_obs: Any, x_sim: Any) -> tuple[Tensor, Tensor]:
     if observed.shape != simulated.shape:
         raise ValueError(
             "x_obs and x_sim must be paired row by row, got "
-            f"{_size(observed)} and {_size(simulated)}"
+            f"{_size(observed)} and {_size(simulated)}; without pairs pass simulations="
         )
     return observed, simulated
 
@@ -222,6 +245,28 @@ def as_count(value: int, name: str) -> int:
         got = reprlib.repr(value) if np.ndim(value) == 0 else f"shape {np.shape(value)}"
         raise ValueError(f"{name} must be a positive integer, got {got}")
     return count
+
+
+def as_counts(values: Iterable[int], name: str) -> list[int]:
+    """Check a list of positive integers, such as widths of layers."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, Mapping)):
+        raise ValueError(
+            f"{name} must be a list of positive integers such as (64, 64), got {values!r}"
+        )
+    return [as_count(value, name) for value in values]
+
+
+def about_vector(x: Any, name: str) -> str:
+    """Say how a vector is read; nothing if it is none."""
+    ndim = getattr(x, "ndim", None)
+    if isinstance(x, (list, tuple)) and x:
+        ndim = 1 + np.ndim(x[0])
+    if ndim != 1:
+        return ""
+    return (
+        f"a vector {name} is {len(x)} observations of one column: pass one observation of "
+        f"{len(x)} columns as a matrix with one row"
+    )
 
 
 def check_positive(value: float, name: str) -> None:

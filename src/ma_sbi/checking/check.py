@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,28 +19,32 @@ from ma_sbi.checking.verdict import decide
 from ma_sbi.context import distinct, is_missing
 from ma_sbi.diagnostics.diagnostic import CannotRun, Rows
 from ma_sbi.diagnostics.subject import Subject
+from ma_sbi.display.progress import showing
+from ma_sbi.minilm import embedded_once
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.protocols import Context, Encoder
-from ma_sbi.randomness import derive, numpy_seeded, seeded
+from ma_sbi.protocols import ArrayLike, Context, Encoder
+from ma_sbi.randomness import as_seed, derive, numpy_seeded, seeded
 
 __all__ = ["check"]
 
+log = logging.getLogger(__name__)
+
 
 def check(
-    x_obs: Any,
+    x_obs: ArrayLike,
     context: Context,
     *,
-    x_sim: Any = None,
-    theta: Any = None,
-    groups: Any = None,
+    x_sim: ArrayLike | None = None,
+    theta: ArrayLike | None = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     posterior: Any = None,
     corrector: Any = None,
     simulator: Callable[..., Any] | None = None,
     encoder: Encoder | None = None,
-    simulations: Any = None,
+    simulations: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
     density: Callable[..., Any] | None = None,
     seed: int | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Check:
     """Judge what :func:`~ma_sbi.fit_corrector` would do, and say what to do.
 
@@ -67,7 +71,8 @@ def check(
             :func:`~ma_sbi.fit_corrector` takes them.
         density: Log density of the simulations, such as :func:`~ma_sbi.fit_density` gives.
         seed: Makes the result repeatable; drawn afresh, and kept in the result, if None.
-        show_progress: Whether to show progress, on standard error.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Raises:
         ValueError: If the rows do not match, are fewer than 20 or not finite, or the
@@ -82,18 +87,14 @@ def check(
         'use'
     """
     posterior, corrector = _unwrap(posterior, corrector)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer, type(None))):
-        raise ValueError(f"seed must be an integer or None, got {seed!r}")
-    if seed is None:
-        seed = np.random.SeedSequence().generate_state(1)[0]
-    seed = int(seed)
+    seed = as_seed(np.random.SeedSequence().generate_state(1)[0] if seed is None else seed)
     # A posterior or an encoder of the user may draw from the global generators.
     with (
         seeded(derive(seed, "torch")),
         numpy_seeded(derive(seed, "numpy")),
-        _progress(shown=show_progress) as stage,
+        showing("Reading the context", show_progress=show_progress),
+        embedded_once(),
     ):
-        stage("Reading the context")
         subject = prepare(
             x_obs,
             context,
@@ -108,13 +109,14 @@ def check(
             density=density,
             seed=seed,
         )
-        judgement, cannot = _judge(subject, stage)
+        judgement, cannot = _judge(subject)
         option = None if judgement is None else choose(judgement)
         if option is not None:
             subject = replace(subject, correction=option.held_out)
-        run_all(subject, stage)
+        run_all(subject)
         decision = decide(gather(subject, judgement, cannot))
         rows = _rows(subject)
+    log.info("check of %d rows: %s", len(subject.x_obs), decision.verdict)
     advised = option if decision.verdict != "do not use" else None
     return Check(
         verdict=decision.verdict,
@@ -132,11 +134,11 @@ def check(
     )
 
 
-def _judge(subject: Subject, stage: Callable[[str], None]) -> tuple[Judgement | None, str]:
+def _judge(subject: Subject) -> tuple[Judgement | None, str]:
     """Judge the options; else say why that cannot be done."""
     try:
         with warnings_as_notes(subject):
-            return judge(subject, stage), ""
+            return judge(subject), ""
     except CannotRun as why:
         return None, str(why)
 
@@ -168,17 +170,3 @@ def _rows(subject: Subject) -> Rows:
         None if corrected is None else corrected.numpy(),
         None if subject.corrected is None else subject.corrected.positions,
     )
-
-
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[Callable[[str], None]]:
-    """Show each step with its time, on standard error."""
-    if not shown:
-        yield lambda name: None
-        return
-    from rich.console import Console
-
-    from ma_sbi.display.progress import stages
-
-    with stages(Console(stderr=True), transient=True) as stage:
-        yield stage

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import Simulations, as_repeats
@@ -19,9 +19,17 @@ from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.wordings import MISSING, Wordings
 from ma_sbi.display.text import shorten
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
-from ma_sbi.protocols import Context, Encoder
-from ma_sbi.reading import ContextReading, Kind, read_context
-from ma_sbi.validation import as_matrix, as_pairs, as_pools, check_precision, same_labels
+from ma_sbi.protocols import Context, Encoder, check_posterior
+from ma_sbi.reading import ContextReading, Kind, about_context, read_context
+from ma_sbi.transforming import check_encoder, fit_encoder, transform
+from ma_sbi.validation import (
+    about_vector,
+    as_matrix,
+    as_pairs,
+    as_pools,
+    check_precision,
+    same_labels,
+)
 
 __all__ = ["KnownTexts", "prepare"]
 
@@ -58,10 +66,15 @@ def prepare(
         from ma_sbi.posteriors import from_sbi
 
         posterior = from_sbi(posterior)
-    if posterior is not None and not callable(getattr(posterior, "sample", None)):
-        raise ValueError(f"posterior must offer sample(num_samples, x), got {posterior!r}")
+    if posterior is not None:
+        check_posterior(posterior)
     if simulator is not None and not callable(simulator):
-        raise ValueError(f"simulator must be a function of theta, got {simulator!r}")
+        raise ValueError(
+            f"simulator must be a function of theta, got a {type(simulator).__name__}"
+        )
+    if encoder is not None:
+        check_encoder(encoder)
+    _check_corrector(corrector)
     x_sim = same_labels(x_obs, x_sim)
     observed = _double(x_obs, "x_obs")
     simulated = repeats = None
@@ -83,7 +96,7 @@ def prepare(
         raise ValueError(
             f"theta must have one row per observation: expected {n}, got {len(truth)}"
         )
-    entries = as_entries(context, num_rows=n)
+    entries = as_entries(context, num_rows=n, hint=about_vector(x_obs, "x_obs"))
     if n < FEWEST_ROWS:
         raise ValueError(
             f"a check needs at least {FEWEST_ROWS} rows, got {n}: with fewer no test has "
@@ -111,12 +124,13 @@ def prepare(
         simulations=simulations,
         density=density,
     )
+    subject.notes.extend(_as_note(said) for said in about_context(entries, encoder))
     _check_width(subject)
     subject = _limit(subject, reading)
     if encoder is None:
         subject = _choose_encoder(subject)
     # A context that cannot be read is refused now, not by every diagnostic.
-    clone(subject.encoder).fit(subject.entries).transform(subject.entries)
+    transform(fit_encoder(subject.encoder, subject.entries), subject.entries)
     return subject if simulated is None else _with_wordings(subject)
 
 
@@ -126,7 +140,10 @@ def _double(values: Any, name: str) -> Tensor:
 
 def _check_context(reading: ContextReading) -> None:
     if reading.missing.all():
-        raise ValueError("the context is missing in every row: there is nothing to read")
+        raise ValueError(
+            "the context is missing in every row: pass one text, label or number per "
+            "observation; what all rows share, fit_corrector(None, x_obs, x_sim) learns"
+        )
     if reading.num_distinct == 1:
         entry = reading.entries.iloc[0]
         shown = repr(entry if not isinstance(entry, pd.Series) else tuple(entry))
@@ -134,6 +151,20 @@ def _check_context(reading: ContextReading) -> None:
             f"the context is the same in every row ({shorten(shown)}): it cannot explain "
             "why departures differ; a departure common to all rows needs no context"
         )
+
+
+def _check_corrector(corrector: Any) -> None:
+    """Refuse a class or a name in place of a corrector."""
+    if corrector is None or callable(getattr(corrector, "correct", None)):
+        if not isinstance(corrector, type):
+            return
+        raise ValueError(
+            f"corrector must be an object and not a class: write {corrector.__name__}(...)"
+        )
+    raise ValueError(
+        f"corrector must offer correct(x, context), got {shorten(repr(corrector))}: pass "
+        "one such as ShiftCorrector(encoder), or leave it out"
+    )
 
 
 def _groups(groups: Any, n: int) -> np.ndarray | None:
@@ -159,6 +190,10 @@ def _groups(groups: Any, n: int) -> np.ndarray | None:
             "groups names only two groups; holding one out takes at least three"
         )
     return codes
+
+
+def _as_note(sentence: str) -> str:
+    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def _check_width(subject: Subject) -> None:
@@ -259,15 +294,13 @@ def _with_wordings(subject: Subject) -> Subject:
     codes = np.full(len(column), MISSING)
     texts, codes[~missing] = distinct(column[~missing].reset_index(drop=True))
     if table.shape[1] == 1 and not isinstance(subject.encoder, CategoryEncoder):
-        vectors = clone(subject.encoder).fit(texts).transform(texts)
+        encoder = subject.encoder
     else:
         encoder = SentenceEncoder() if _by_meaning() else HashEncoder()
-        vectors = encoder.fit(texts).transform(texts)
-    dense = vectors.toarray() if hasattr(vectors, "toarray") else vectors
     wordings = Wordings(
         codes,
         [str(one) for one in texts],
-        torch.from_numpy(np.array(dense, dtype=np.float64)),
+        torch.from_numpy(transform(fit_encoder(encoder, texts), texts)),
         None if isinstance(subject.entries, pd.Series) else place,
     )
     subject = replace(subject, wordings=wordings)
@@ -328,7 +361,7 @@ class KnownTexts(TransformerMixin, BaseEstimator):
 
     def transform(self, context: Context) -> np.ndarray:
         """Look the vectors up; zeros for a new text."""
-        entries = pd.DataFrame(context).iloc[:, 0].reset_index(drop=True)
+        entries = pd.DataFrame(as_entries(context)).iloc[:, 0]
         place = match(pd.Series(self.texts, dtype=object), entries.astype(object))
         unknown = np.zeros((1, self.vectors.shape[1]), dtype=self.vectors.dtype)
         table = np.vstack([self.vectors, unknown])

@@ -46,6 +46,7 @@ from ma_sbi.diagnostics.corrected_rows import CorrectedRows
 from ma_sbi.diagnostics.diagnostic import CannotRun
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.display.progress import say
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive
@@ -198,12 +199,8 @@ class Judgement:
         return p_value is not None and p_value <= THRESHOLDS.leak_found
 
 
-def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
+def judge(subject: Subject) -> Judgement:
     """Score what may be advised on rows that it was not fitted to.
-
-    Args:
-        subject: What is checked.
-        stage: Called with the name of each step.
 
     Raises:
         CannotRun: If there is nothing to compare observations with.
@@ -213,13 +210,13 @@ def judge(subject: Subject, stage: Callable[[str], None]) -> Judgement:
             "There is nothing to compare observations with: neither x_sim, simulations at "
             "the inputs of each observation, nor simulations=, any from the prior."
         )
-    stage("Choosing a correction")
+    say("Choosing a correction")
     plan = _plan(subject, subject.given, subject.own_encoder)
-    stage("Choosing one without the context")
+    say("Choosing one without the context")
     rows = subject.choose(MOST_COMMON, "the common part")
     few = subject.take(rows)
     common = _plan(few, pd.Series([SAME] * len(few.x_obs)), None, plan.pairing)
-    stage("Judging both on other rows")
+    say("Judging both on other rows")
     return _compare(subject, plan, common, rows)
 
 

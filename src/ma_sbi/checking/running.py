@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic, Skipped
 from ma_sbi.diagnostics.registry import DIAGNOSTICS
 from ma_sbi.diagnostics.subject import Subject
+from ma_sbi.display.progress import say
 from ma_sbi.display.text import shorten
 from ma_sbi.one_at_a_time import recorded_warnings
 
 __all__ = ["run_all", "warnings_as_notes"]
 
 
-def run_all(subject: Subject, stage: Callable[[str], None]) -> None:
-    """Put the result of every diagnostic, or why it was skipped, into ``subject.results``.
-
-    Args:
-        subject: What is checked.
-        stage: Called with each question before it is answered.
-    """
+def run_all(subject: Subject) -> None:
+    """Put every result, or why there is none, into ``subject.results``."""
     for name, diagnostic in DIAGNOSTICS.items():
-        stage(diagnostic.question)
+        say(diagnostic.question)
         subject.results[name] = _attempt(diagnostic, subject)
 
 

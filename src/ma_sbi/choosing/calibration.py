@@ -20,7 +20,13 @@ from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
 from ma_sbi.telling import untold
-from ma_sbi.validation import as_matrix, as_pools, check_precision, double_device
+from ma_sbi.validation import (
+    about_vector,
+    as_matrix,
+    as_pools,
+    check_precision,
+    double_device,
+)
 
 __all__ = [
     "FEWEST_ROWS",
@@ -181,7 +187,7 @@ def read_calibration(
         simulations=None if pool is None else pool.x,
     )
     num_rows = len(observed)
-    entries = as_entries(context, num_rows=num_rows)
+    entries = as_entries(context, num_rows=num_rows, hint=about_vector(x_obs, "x_obs"))
     codes = np.arange(num_rows) if groups is None else as_codes(groups, "groups", num_rows)
     truth = None
     if theta is not None:

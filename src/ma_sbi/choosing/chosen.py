@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +14,8 @@ from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.inference import weigh_by_evidence
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.minilm import embedded_once
+from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.storing.forms import stored
 from ma_sbi.telling import untold
 from ma_sbi.validation import as_matrix
@@ -79,10 +79,13 @@ class ChosenCorrector(BaseCorrector):
         self.log_density = log_density
         self.outliers = outliers
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         x = as_matrix(x, "x", dim=self.dim_x)
-        entries = as_entries(context, num_rows=len(x))
+        with embedded_once():
+            return self._corrections(x, self.entries_of(context, len(x)))
+
+    def _corrections(self, x: Tensor, entries: Entries) -> Corrections:
         unseen = self.contexts.read(entries)
         self.contexts.warn(unseen, ABOUT_UNSEEN)
         seen = self._seen(entries)
@@ -126,7 +129,11 @@ class ChosenCorrector(BaseCorrector):
             >>> print(corrector.unseen(["dry", "damp", "damp"]).new.sum())
             2
         """
-        return self.contexts.read(as_entries(context))
+        return self.contexts.read(self.entries_of(context))
+
+    def entries_of(self, context: Context, num_rows: int | None = None) -> Entries:
+        """Check a context, and bring it into the form of those that were fitted to."""
+        return self.contexts.conform(as_entries(context, num_rows=num_rows))
 
     def _seen(self, entries: Entries) -> Tensor:
         """Tell which contexts are among those of the calibration set."""

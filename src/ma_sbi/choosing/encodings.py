@@ -6,7 +6,6 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import Calibration
@@ -20,6 +19,7 @@ from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.encoders import HashEncoder, SentenceEncoder
 from ma_sbi.protocols import Encoder
 from ma_sbi.reading import ContextReading, read_context
+from ma_sbi.transforming import fit_encoder
 
 __all__ = ["ENCODINGS", "choose_encoder", "tabulate"]
 
@@ -130,4 +130,4 @@ def tabulate(encoder: Encoder, data: Calibration) -> EncodingTable:
     An encoder may be slow, or refuse what a fold leaves out.
     """
     known = distinct(data.entries)[0]
-    return EncodingTable(encode(clone(encoder).fit(data.entries), known).numpy())
+    return EncodingTable(encode(fit_encoder(encoder, data.entries), known).numpy())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -46,13 +47,19 @@ from ma_sbi.context import distinct
 from ma_sbi.correctors.forward import OtherUnits, about_spreads, why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
+from ma_sbi.display.progress import say, showing
+from ma_sbi.minilm import embedded_once
 from ma_sbi.nan import not_drawn, refuse
-from ma_sbi.protocols import Context, Encoder
+from ma_sbi.protocols import ArrayLike, Context, Encoder, check_posterior
 from ma_sbi.randomness import derive
+from ma_sbi.reading import about_context
 from ma_sbi.telling import untold
+from ma_sbi.transforming import check_encoder
 from ma_sbi.validation import as_matrix, same_labels
 
 __all__ = ["fit_corrector", "plan_corrector"]
+
+log = logging.getLogger(__name__)
 
 LEFT_ALONE = "observations are left as they are"
 NOTHING_LEARNED = Why(
@@ -71,16 +78,17 @@ SAME_THETA = (
 
 def fit_corrector(
     context: Context,
-    x_obs: Any,
-    x_sim: Any = None,
+    x_obs: ArrayLike,
+    x_sim: ArrayLike | None = None,
     *,
-    simulations: Any = None,
+    simulations: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
     density: Callable[[Tensor], Tensor] | None = None,
     posterior: Any = None,
     encoder: Encoder | None = None,
-    groups: Any = None,
-    theta: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
+    theta: ArrayLike | None = None,
     seed: int | None = None,
+    show_progress: bool | None = None,
 ) -> ChosenCorrector:
     r"""Learn how reality departs from the simulator; choose how by held-out rows.
 
@@ -111,6 +119,8 @@ def fit_corrector(
         theta: True parameters of the rows, shape ``(n, dim_theta)``, where they are known:
             proposals are then judged by them, under the posterior.
         seed: Makes the choice repeatable.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Returns:
         A fitted corrector; ``.why`` says what was chosen and rejected.
@@ -128,31 +138,43 @@ def fit_corrector(
         >>> corrector.correct([[1.0, 0.0]], "The sensor reads high.").round(decimals=3)
         tensor([[0., 0.]])
     """
-    return plan_corrector(
-        context,
-        x_obs,
-        x_sim,
-        simulations=simulations,
-        density=density,
-        posterior=posterior,
-        encoder=encoder,
-        groups=groups,
-        theta=theta,
-        seed=seed,
-    ).fit()
+    with showing("Reading the context", show_progress=show_progress), embedded_once():
+        plan = plan_corrector(
+            context,
+            x_obs,
+            x_sim,
+            simulations=simulations,
+            density=density,
+            posterior=posterior,
+            encoder=encoder,
+            groups=groups,
+            theta=theta,
+            seed=seed,
+        )
+        odd = about_context(plan.data.entries, encoder)
+        if plan.weighing is None:
+            odd += plan.why.reasons[-1:]
+        if theta is not None and posterior is None:
+            odd.append("theta is not used without a posterior: pass posterior=")
+        for said in odd:
+            warnings.warn(said, stacklevel=2)
+        say("Fitting what was chosen")
+        chosen = plan.fit()
+    log.info("fit_corrector: %s", chosen.why)
+    return chosen
 
 
 def plan_corrector(
     context: Context,
-    x_obs: Any,
-    x_sim: Any = None,
+    x_obs: ArrayLike,
+    x_sim: ArrayLike | None = None,
     *,
-    simulations: Any = None,
+    simulations: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
     density: Callable[[Tensor], Tensor] | None = None,
     posterior: Any = None,
     encoder: Encoder | None = None,
-    groups: Any = None,
-    theta: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
+    theta: ArrayLike | None = None,
     seed: int | None = None,
     pairing: Pairing | None = None,
 ) -> Plan:
@@ -165,9 +187,14 @@ def plan_corrector(
         from ma_sbi.posteriors import from_sbi
 
         posterior = from_sbi(posterior)
-    if isinstance(encoder, type):
+    if encoder is not None:
+        check_encoder(encoder)
+    if posterior is not None:
+        check_posterior(posterior)
+    if density is not None and not callable(density):
         raise ValueError(
-            f"encoder must be an object and not a class: write {encoder.__name__}()"
+            "density must be a function of x, such as fit_density(simulations) returns, "
+            f"got a {type(density).__name__}"
         )
     x_sim = same_labels(x_obs, x_sim)
     pool = Simulations.read(simulations)
@@ -182,6 +209,7 @@ def plan_corrector(
         seed=derive(seed, "calibration"),
     )
     data, gross = read_with(x_sim, pool)
+    say("Comparing x_obs and x_sim")
     if data.paired and len(data) >= FEWEST_ROWS:
         pairing = pairing or examine_pairs(
             data.x_obs,
@@ -404,11 +432,6 @@ def _bounded(density: Callable[[Tensor], Tensor], x_sim: Tensor) -> BoundedDensi
 
     Far from all simulations a density that was learned is arbitrary.
     """
-    if not callable(density):
-        raise ValueError(
-            "density must be a function of x, such as fit_density(simulations) returns, "
-            f"got a {type(density).__name__}"
-        )
     return BoundedDensity.around(density, x_sim)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from ma_sbi.choosing.calibration import Calibration
 from ma_sbi.choosing.targets import SimulatedData, Target, robust
 from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.display.progress import say
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.randomness import derive
 
@@ -120,7 +121,9 @@ def hold_out(
         rows: Whether rows are left out, too, and not only whole contexts.
     """
     seen, codes, rows_scored, folds = [], [], [], []
-    for train, test in _folds(data, seed, rows=rows):
+    every = list(_folds(data, seed, rows=rows))
+    for number, (train, test) in enumerate(every, start=1):
+        say(f"Fitting {len(makers)} proposals to other rows, {number} of {len(every)}")
         fold = data.take(train)
         seen.append(torch.from_numpy(np.isin(data.codes[test], data.codes[train])))
         codes.append(torch.from_numpy(data.codes[test]))

@@ -18,7 +18,7 @@ from ma_sbi.choosing.independence import (
 )
 from ma_sbi.choosing.sides import TOLD, Reference, tell_sides
 from ma_sbi.randomness import derive, generator
-from ma_sbi.scaling import column_scale, spreads_apart
+from ma_sbi.scaling import UNITS, column_scale, other_units, spreads_apart
 
 __all__ = ["NotPaired", "Pairing", "examine_pairs"]
 
@@ -27,9 +27,8 @@ MOST_ROWS = 400
 NUM_PERMUTATIONS = 499
 # Above this p-value rows are not shown to belong together.
 PAIRED = 0.01
-# Factor between the spreads of a column beyond which units differ, not reality.
-UNITS = 50.0
-# The same where x_obs and x_sim are otherwise copies, whose ranks agree so well.
+# Factor between the spreads of a column beyond which units differ where
+# x_obs and x_sim are otherwise copies, whose ranks agree so well.
 UNITS_OF_COPIES, COPIES = 5.0, 0.9
 # Columns are taken for reordered if so much of their correlation is found elsewhere, or if
 # so little is left of what their own columns leave.
@@ -110,11 +109,7 @@ class Pairing:
                 f"go with columns {', '.join(map(str, self.order))} of x_sim."
             )
         if self.units:
-            found.append(
-                "x_obs and x_sim seem to have different units: their spreads differ by "
-                f"more than a factor of {self.factor:g} in column"
-                f"{'s' if len(self.units) > 1 else ''} {', '.join(map(str, self.units))}."
-            )
+            found.append(other_units(self.units, self.factor))
         return tuple(found)
 
 

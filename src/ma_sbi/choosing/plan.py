@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import Calibration
@@ -23,6 +22,7 @@ from ma_sbi.choosing.targets import Target
 from ma_sbi.choosing.why import Why
 from ma_sbi.correctors.unseen import SeenContexts
 from ma_sbi.protocols import Encoder
+from ma_sbi.transforming import fit_encoder
 
 __all__ = ["Plan", "Weighing"]
 
@@ -114,7 +114,7 @@ class Plan:
     def _fit(
         self, encoder: Any, data: Calibration, choice: Choice | None
     ) -> tuple[ChosenCorrector, list[str]]:
-        reader = None if encoder is None else clone(encoder).fit(data.entries)
+        reader = None if encoder is None else fit_encoder(encoder, data.entries)
         contexts = SeenContexts.of(data.entries, data.x_obs, reader)
         dim_x = data.x_obs.shape[1]
         if choice is None:

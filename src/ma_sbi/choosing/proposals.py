@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from ma_sbi.choosing.calibration import Calibration
 from ma_sbi.choosing.likeliest import likeliest_departures
+from ma_sbi.context import as_entries
 from ma_sbi.correctors.bootstrap import ResidualPools
 from ma_sbi.correctors.composed import BaseCorrector, ComposedCorrector
 from ma_sbi.correctors.departures import Affine, Departure, Shift
@@ -69,13 +70,15 @@ class NothingDeparts(BaseCorrector):
 class NoContext(BaseEstimator):
     """Encodes every context alike."""
 
+    any_form = True
+
     def fit(self, context: Context, y: Any = None) -> Self:
         """Learn nothing."""
         return self
 
     def transform(self, context: Context) -> np.ndarray:
         """Return a column of zeros."""
-        return np.zeros((len(context), self.dim_))
+        return np.zeros((len(as_entries(context)), self.dim_))
 
     @property
     def dim_(self) -> int:

@@ -8,20 +8,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 from typing_extensions import Self
 
-from ma_sbi.context import as_entries, distinct
+from ma_sbi.context import Entries, as_entries, distinct
 from ma_sbi.correctors.departures import Departure
 from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Inference
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
-from ma_sbi.protocols import Context, Corrections, Encoder
+from ma_sbi.protocols import ArrayLike, Context, Corrections, Encoder
+from ma_sbi.reading import about_context
+from ma_sbi.scaling import about_pairs
 from ma_sbi.storing.forms import stored
-from ma_sbi.validation import as_matrix, as_pairs, as_pools, warn_of_precision
+from ma_sbi.transforming import check_encoder, fit_encoder
+from ma_sbi.validation import (
+    about_vector,
+    as_matrix,
+    as_pairs,
+    as_pools,
+    warn_of_precision,
+)
 
 __all__ = [
     "FITTED",
@@ -42,10 +51,14 @@ class BaseCorrector(ABC):
     """Base of all correctors; subclasses implement ``corrections``."""
 
     @abstractmethod
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
 
-    def correct(self, x: Any, context: Context) -> Tensor:
+    def entries_of(self, context: Context, num_rows: int | None = None) -> Entries:
+        """Check a context, and bring it into the form of those that were fitted to."""
+        return as_entries(context, num_rows=num_rows)
+
+    def correct(self, x: ArrayLike, context: Context) -> Tensor:
         """Return the correction, averaged over candidates, shape ``(batch, dim_x)``."""
         candidates = self.corrections(x, context)
         return (candidates.x * candidates.log_weight.exp()[..., None]).sum(dim=0)
@@ -97,10 +110,10 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
     def fit(
         self,
         context: Context,
-        x_obs: Any,
-        x_sim: Any = None,
+        x_obs: ArrayLike,
+        x_sim: ArrayLike | None = None,
         *,
-        simulations: Any = None,
+        simulations: ArrayLike | None = None,
         seed: int | None = None,
     ) -> Self:
         """Learn the departure from calibration data; no parameters are needed.
@@ -123,15 +136,17 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         observed, simulated = self._check_data(axes.fitting, x_obs, x_sim, simulations)
         name = "x_sim" if axes.fitting.paired else "simulations"
         warn_of_precision(x_obs=observed, **{name: simulated})
-        entries = as_entries(context, num_rows=len(observed))
+        entries = as_entries(
+            context, num_rows=len(observed), hint=about_vector(x_obs, "x_obs")
+        )
+        check_encoder(self.encoder)
         uniques, codes = distinct(entries)
-        if len(uniques) == 1:
-            warnings.warn(
-                "every calibration row has the same context, so only the average "
-                "departure can be learned and the context has no effect",
-                stacklevel=2,
-            )
-        encoder = clone(self.encoder).fit(entries)
+        odd = about_context(entries, self.encoder)
+        if axes.fitting.paired:
+            odd += about_pairs(observed, simulated)
+        for said in odd:
+            warnings.warn(said, stacklevel=2)
+        encoder = fit_encoder(self.encoder, entries)
         departure = axes.departure.fit(observed)
         encoding = encode(encoder, uniques).to(observed)
         self.seen_ = SeenContexts.of(entries, observed, encoder, encoding)
@@ -164,12 +179,12 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         self._check_fitted()
         return self.seen_.examples()
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         self._check_fitted()
         x = as_matrix(x, "x", dim=self.dim_x_)
         coefficients, log_weight, offset = self._hypotheses(
-            as_entries(context, num_rows=len(x))
+            self.entries_of(context, len(x))
         )
         corrected, log_abs_det = self.departure_.undo(x, coefficients.to(x))
         if offset is not None:
@@ -189,14 +204,19 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
                 f"{type(self.departure_).__name__} departures depend on x, so there is "
                 "no shift given the context alone; use correct(x, context)"
             )
-        coefficients, log_weight, offset = self._hypotheses(as_entries(context))
+        coefficients, log_weight, offset = self._hypotheses(self.entries_of(context))
         shift = coefficients[:, :, 0] + (0 if offset is None else offset)
         return (shift * log_weight.exp()[..., None]).sum(dim=0).float()
 
     def unseen(self, context: Context) -> Unseen:
         """Tell which contexts calibration has not seen; printed, it counts them."""
         self._check_fitted()
-        return self.seen_.read(as_entries(context), unlike=self._unlike())
+        return self.seen_.read(self.entries_of(context), unlike=self._unlike())
+
+    def entries_of(self, context: Context, num_rows: int | None = None) -> Entries:
+        """Check a context, and bring it into the form of those that were fitted to."""
+        self._check_fitted()
+        return self.seen_.conform(as_entries(context, num_rows=num_rows))
 
     def _unlike(self) -> Any:
         """Return how the fit tells contexts that are unlike all others, if it does."""
@@ -215,7 +235,11 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         )
 
     def _check_data(
-        self, fitting: Fitting, x_obs: Any, x_sim: Any, simulations: Any
+        self,
+        fitting: Fitting,
+        x_obs: ArrayLike,
+        x_sim: ArrayLike | None,
+        simulations: ArrayLike | None,
     ) -> tuple[Tensor, Tensor]:
         """Return the observations and the simulations to compare them with."""
         if fitting.paired:

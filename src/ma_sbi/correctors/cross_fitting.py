@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,15 +18,19 @@ from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.correctors.unseen import UnseenContext
 from ma_sbi.one_at_a_time import recorded_warnings
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.storing.forms import stored
-from ma_sbi.validation import as_matrix
+from ma_sbi.transforming import fit_encoder
+from ma_sbi.validation import about_vector, as_matrix
 
 __all__ = ["CrossFittedCorrector", "EncodingTable", "cross_fit"]
 
 
 def cross_fit(
-    corrector: FittableCorrector, *, groups: Any = None, time: Any = None
+    corrector: FittableCorrector,
+    *,
+    groups: ArrayLike | Sequence[Any] | None = None,
+    time: ArrayLike | Sequence[Any] | None = None,
 ) -> CrossFittedCorrector:
     """Correct calibration rows, each by a corrector that has not seen it.
 
@@ -54,6 +59,13 @@ def cross_fit(
         >>> corrector.correct(x_obs, ["calm", "storm", "storm", "calm"]).flatten().tolist()
         [1.0, 2.0, 1.0, 3.0]
     """
+    if not isinstance(corrector, FittableCorrector):
+        is_class = isinstance(corrector, type)
+        got = f"the class {corrector.__name__}" if is_class else type(corrector).__name__
+        raise ValueError(
+            f"cross_fit needs a corrector that it can fit, got {got}: pass one such as "
+            "ShiftCorrector(encoder); fit_corrector leaves rows out by itself"
+        )
     return CrossFittedCorrector(corrector, groups=groups, time=time)
 
 
@@ -69,7 +81,11 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
     needs_every_row: ClassVar[bool] = True
 
     def __init__(
-        self, corrector: FittableCorrector, *, groups: Any = None, time: Any = None
+        self,
+        corrector: FittableCorrector,
+        *,
+        groups: ArrayLike | Sequence[Any] | None = None,
+        time: ArrayLike | Sequence[Any] | None = None,
     ) -> None:
         self.corrector = corrector
         self.groups = groups
@@ -78,10 +94,10 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
     def fit(
         self,
         context: Context,
-        x_obs: Any,
-        x_sim: Any = None,
+        x_obs: ArrayLike,
+        x_sim: ArrayLike | None = None,
         *,
-        simulations: Any = None,
+        simulations: ArrayLike | None = None,
         seed: int | None = None,
     ) -> Self:
         """Fit one copy of the corrector for each set of rows that it may learn from.
@@ -94,14 +110,15 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
                 every copy sees all of it.
             seed: Makes fits that draw random numbers repeatable.
         """
+        hint = about_vector(x_obs, "x_obs")
         x_obs = as_matrix(x_obs, "x_obs", column=True, dtype=torch.float64)
         if x_sim is not None:
             x_sim = as_matrix(x_sim, "x_sim", column=True, dtype=torch.float64)
         n = len(x_obs)
-        entries = as_entries(context, num_rows=n)
+        entries = as_entries(context, num_rows=n, hint=hint)
         allowed = self._allowed(n)
         uniques, codes = distinct(entries)
-        encoder = clone(self.corrector.encoder).fit(entries)
+        encoder = fit_encoder(self.corrector.encoder, entries)
         table = EncodingTable(encode(encoder, uniques).numpy())
         # Rows that learn from the same rows share a copy.
         sets, members = np.unique(allowed, axis=0, return_inverse=True)
@@ -134,7 +151,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
             )
         return self
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Correct the rows of the fit, each by its own copy.
 
         Raises:
@@ -153,7 +170,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         if not entries.equals(self.entries_):
             raise ValueError(
                 "a cross-fitted corrector corrects only the observations it was fitted "
-                "to, and context differs from theirs"
+                "to, and context differs from theirs: pass that of the fit"
             )
         with recorded_warnings() as caught:
             each = [

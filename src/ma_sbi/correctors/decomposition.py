@@ -11,7 +11,7 @@ from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.inference import Point
 from ma_sbi.correctors.unseen import Examples
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_matrix
 
@@ -40,7 +40,7 @@ class _PartialShift(BaseCorrector):
     def shift(self, context: Context) -> Tensor:
         """Predict the shift for each context, shape ``(n, dim_x)``."""
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return the single candidate correction of x ``(batch, dim_x)``."""
         x = as_matrix(x, "x", dim=len(self.mean))
         shift = self.shift(as_entries(context, num_rows=len(x))).to(x)

@@ -21,7 +21,7 @@ from ma_sbi.correctors.forward_maps import (
 )
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.correctors.way_back import Imagined
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import ranges_apart, spreads_apart
 from ma_sbi.storing.forms import stored
@@ -114,7 +114,12 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         self.num_candidates = num_candidates
 
     def fit(
-        self, context: Context, x_obs: Any, x_sim: Any, *, seed: int | None = None
+        self,
+        context: Context,
+        x_obs: ArrayLike,
+        x_sim: ArrayLike,
+        *,
+        seed: int | None = None,
     ) -> Self:
         """Learn from calibration triples.
 
@@ -201,7 +206,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         self.maps_[code] = chosen.name
         self.imagined_[code] = Imagined.by(chosen, pairs, pool, seed)
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         self._check_fitted()
         x = as_matrix(x, "x", dim=self.dim_x_)

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ma_sbi.context import as_entries
 from ma_sbi.correctors.assignment import AT_ONCE, MOST_COMPARED, Assignment, assign
 from ma_sbi.correctors.bootstrap import SAME, ResidualPools, rounding_of
 from ma_sbi.correctors.composed import FITTED, Axes, FittableCorrector, encode
@@ -88,7 +87,7 @@ class RegimeCorrector(FittableCorrector):
         """
         self._check_fitted()
         fitted: RegimeFit = self.fitted_  # type: ignore[assignment]
-        return fitted.read(encode(self.encoder_, as_entries(context)))
+        return fitted.read(encode(self.encoder_, self.entries_of(context)))
 
     @property
     def regime_shifts_(self) -> Tensor:

@@ -18,7 +18,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ma_sbi.context import Entries, distinct, in_days, is_missing
+from ma_sbi.context import (
+    Entries,
+    distinct,
+    in_days,
+    in_form_of,
+    is_missing,
+    spelling,
+)
 from ma_sbi.correctors.assignment import AT_ONCE, MOST_COMPARED, prediction_limit
 from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.opposites import may_oppose
@@ -214,6 +221,20 @@ class SeenContexts:
         """Return a few calibration rows."""
         return Examples(self.shown, self.known.iloc[: len(self.shown)])
 
+    def conform(self, entries: Entries) -> Entries:
+        """Bring contexts into the form of those that were seen, columns by their names.
+
+        Raises:
+            ValueError: If they have other columns.
+        """
+        if (
+            self.encoder is None
+            or self.stand_in
+            or getattr(self.encoder, "any_form", False)
+        ):
+            return entries
+        return in_form_of(self.known, entries)
+
     def read(
         self,
         entries: Entries,
@@ -238,7 +259,7 @@ class SeenContexts:
         far, refused, opposed = (np.zeros_like(new) for _ in range(3))
         if new.any():
             rows = np.flatnonzero(new)
-            examples["new"] = _show(words[rows[0]])
+            examples["new"] = _show(words[rows[0]]) + self._written(words[rows[0]])
             vectors = (
                 self._encode(uniques.iloc[rows]) if encoding is None else encoding[new]
             )
@@ -284,6 +305,15 @@ class SeenContexts:
                 f"{self.high[column]:g}"
             )
         return np.asarray(outside.any(axis=1))
+
+    def _written(self, words: tuple[Any, ...]) -> str:
+        """Tell that calibration has the same context in another spelling."""
+        wanted = tuple(map(spelling, words))
+        same = (one for one in self.words if tuple(map(spelling, one)) == wanted)
+        known = next(same, None)
+        if known is None:
+            return ""
+        return f", which calibration has as {_show(known)}: write it the same way"
 
     def _missing(self, uniques: Entries, encoding: Tensor | None) -> np.ndarray:
         """Tell where nothing is given that could be compared."""

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
-from tqdm.auto import tqdm
 
 from ma_sbi.context import as_codes
 from ma_sbi.diagnostics.columns import as_columns, normal_scores, whitened
 from ma_sbi.diagnostics.diagnostic import Diagnostic
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.diagnostics.wordings import Blind
+from ma_sbi.display.progress import steps
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.reading import ContextReading, read_context
@@ -88,7 +88,7 @@ def dependence_test(
     groups: Any = None,
     blind: Blind | None = None,
     seed: int | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Dependence:
     """Test whether numbers are independent of a context, by permuting the context.
 
@@ -105,7 +105,8 @@ def dependence_test(
         blind: Some rows with regimes in place of texts, which are tested as well; the
             smaller p-value is then doubled.
         seed: Seed of features and permutations.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Raises:
         ValueError: If there are fewer than 20 rows, lengths differ, or the context does
@@ -196,7 +197,7 @@ def _hsic(
     strata: np.ndarray,
     num_permutations: int,
     rng: np.random.Generator,
-    show_progress: bool,  # noqa: FBT001
+    show_progress: bool | None,  # noqa: FBT001
 ) -> dict[str, np.ndarray]:
     """Compute every block's statistics for the data and for permutations of the context."""
     parts = [part for block in blocks.values() for part in block]
@@ -206,7 +207,7 @@ def _hsic(
     context = context.astype(np.float32)
     norms = []
     batches = range(0, 1 + num_permutations, PERMUTATIONS_AT_ONCE)
-    for start in tqdm(batches, "Permuting", disable=not show_progress, leave=False):
+    for start in steps(batches, "Permuting", show_progress=show_progress):
         numbers = range(start, min(start + PERMUTATIONS_AT_ONCE, 1 + num_permutations))
         batch = [
             _permutation(strata, rng) if number else np.arange(len(context))

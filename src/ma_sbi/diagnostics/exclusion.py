@@ -101,7 +101,7 @@ def exclusion_test(
     groups: Any = None,
     blind: Blind | None = None,
     seed: int | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Exclusion:
     r"""Test that simulations and parameters do not depend on the context.
 
@@ -128,7 +128,8 @@ def exclusion_test(
             within groups, and a group is held out as a whole.
         blind: Some rows with regimes in place of texts, which are tested as well.
         seed: Seed of folds, features and permutations.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Raises:
         ValueError: If nothing but the context is given, there are fewer than 20 rows, or

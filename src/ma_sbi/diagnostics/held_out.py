@@ -22,6 +22,7 @@ from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive, generator
 from ma_sbi.reading import read_context
 from ma_sbi.scaling import column_scale
+from ma_sbi.transforming import fit_encoder
 from ma_sbi.validation import as_count, as_pairs
 
 __all__ = ["Gain", "HeldOut", "hold_out"]
@@ -184,7 +185,7 @@ def hold_out(
     delta = observed - simulated
     marginal, predicted, common = (torch.empty_like(delta) for _ in range(3))
     uniques, numbers = distinct(entries)
-    table = EncodingTable(encode(clone(corrector.encoder).fit(entries), uniques).numpy())
+    table = EncodingTable(encode(fit_encoder(corrector.encoder, entries), uniques).numpy())
     training: list[Tensor] = []
     with local_filters():
         # A context may be new to a fold, or the only one in it; that is no reason to warn.

@@ -27,7 +27,6 @@ import numpy as np
 from scipy import stats
 from scipy.spatial.distance import cdist
 from scipy.special import digamma
-from tqdm.auto import tqdm
 
 from ma_sbi.diagnostics.columns import (
     SMALLEST_VARIANCE,
@@ -45,6 +44,7 @@ from ma_sbi.diagnostics.estimators import (
     ross,
 )
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.display.progress import steps
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.reading import merge_rare, read_context
@@ -139,7 +139,7 @@ def mutual_information(
     num_neighbours: int | None = None,
     num_permutations: int = 200,
     seed: int | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Information:
     r"""Estimate the information between departures and context, in nats.
 
@@ -170,7 +170,8 @@ def mutual_information(
             one for every 250 rows if that is more: in one dimension they cost no bias.
         num_permutations: Permutations of the null; none if 0.
         seed: Seed of twins, halves and permutations.
-        show_progress: Whether to show a progress bar of the permutations.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Raises:
         ValueError: If there are fewer than 20 rows, lengths differ, or the context does
@@ -207,7 +208,7 @@ class _Options:
     num_neighbours: int | None
     num_permutations: int
     rng: np.random.Generator
-    show_progress: bool
+    show_progress: bool | None
 
 
 def _nothing(n: int) -> Information:
@@ -324,11 +325,10 @@ def _conclude(
     statistic = test(everything)
     null = [
         test(rng.permutation(n))
-        for _ in tqdm(
+        for _ in steps(
             range(options.num_permutations),
             "Permuting",
-            disable=not options.show_progress,
-            leave=False,
+            show_progress=options.show_progress,
         )
     ]
     exceeding = sum(one >= statistic - 1e-12 for one in null)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ma_sbi.metrics.draws import with_truth
 from ma_sbi.metrics.scores import log_score
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import ArrayLike, Context
 
 __all__ = ["acauc", "lpp", "region_coverage"]
 
@@ -19,7 +19,9 @@ __all__ = ["acauc", "lpp", "region_coverage"]
 BLUR = 1e-9
 
 
-def lpp(posterior: Any, theta: Any, x: Any, *, context: Context | None = None) -> float:
+def lpp(
+    posterior: Any, theta: ArrayLike, x: ArrayLike, *, context: Context | None = None
+) -> float:
     r"""Average the log posterior probability of the true parameters (LPP).
 
     .. math:: \mathrm{LPP} = \frac 1 n \sum_i \log q(\theta^*_i \mid x_i)
@@ -39,7 +41,7 @@ def lpp(posterior: Any, theta: Any, x: Any, *, context: Context | None = None) -
     return log_score(posterior, theta, x, context=context).mean().item()
 
 
-def acauc(samples: Any, theta: Any) -> Tensor:
+def acauc(samples: ArrayLike, theta: ArrayLike) -> Tensor:
     r"""Measure how far central credible intervals are from covering as often as they say.
 
     The average area between the diagonal and the coverage curve (ACAUC):
@@ -76,7 +78,9 @@ def acauc(samples: Any, theta: Any) -> Tensor:
     return (2 * below - 1).abs().mean(dim=1) - 0.5
 
 
-def region_coverage(samples: Any, theta: Any, levels: Sequence[float]) -> Tensor:
+def region_coverage(
+    samples: ArrayLike, theta: ArrayLike, levels: Sequence[float]
+) -> Tensor:
     r"""Tell how often joint regions of all parameters hold the truth.
 
     The region of an observation is an ellipsoid,

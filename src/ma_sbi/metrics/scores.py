@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.metrics.draws import as_draws, with_truth
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import ArrayLike, Context
 from ma_sbi.validation import as_matrix
 
 __all__ = ["excess_error", "log_score", "posterior_mean_error"]
@@ -17,7 +17,7 @@ __all__ = ["excess_error", "log_score", "posterior_mean_error"]
 
 @torch.no_grad()
 def log_score(
-    posterior: Any, theta: Any, x: Any, *, context: Context | None = None
+    posterior: Any, theta: ArrayLike, x: ArrayLike, *, context: Context | None = None
 ) -> Tensor:
     r"""Evaluate the log density of the true parameters, higher is better.
 
@@ -71,7 +71,10 @@ def log_score(
 
 
 def posterior_mean_error(
-    samples: Any, theta: Any, *, transform: Callable[[Tensor], Tensor] | None = None
+    samples: ArrayLike,
+    theta: ArrayLike,
+    *,
+    transform: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Average the squared error of the posterior mean over the dimensions of theta.
 
@@ -101,9 +104,9 @@ def posterior_mean_error(
 
 
 def excess_error(
-    samples: Any,
+    samples: ArrayLike,
     exact: Any,
-    theta: Any,
+    theta: ArrayLike,
     *,
     transform: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,9 +10,9 @@ from torch.distributions import Distribution
 
 from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.posteriors.training_range import TrainingRange
-from ma_sbi.protocols import MAX_ROWS
+from ma_sbi.protocols import MAX_ROWS, ArrayLike
 from ma_sbi.randomness import seeded
-from ma_sbi.validation import as_count, as_matrix
+from ma_sbi.validation import as_count, as_matrix, as_tensor
 
 __all__ = ["Amortized"]
 
@@ -44,6 +43,11 @@ class Amortized(ABC):
         training_range: TrainingRange | None = None,
         device: torch.device | str | None = None,
     ) -> None:
+        if prior is not None and not callable(getattr(prior, "log_prob", None)):
+            raise ValueError(
+                "prior must be a torch distribution over theta, or None, got a "
+                f"{type(prior).__name__}"
+            )
         self.prior = prior
         if dim_x is None and training_range is not None:
             dim_x = len(training_range.center)
@@ -55,7 +59,7 @@ class Amortized(ABC):
     def _draw(self, num_samples: int, x: Tensor) -> Tensor:
         """Draw ``(num_samples, batch, dim_theta)`` for x ``(batch, dim_x)``."""
 
-    def sample(self, num_samples: int, x: Any, *, seed: int | None = None) -> Tensor:
+    def sample(self, num_samples: int, x: ArrayLike, *, seed: int | None = None) -> Tensor:
         """Draw for a batch of observations.
 
         Args:
@@ -95,11 +99,11 @@ class Amortized(ABC):
         tell(no_density(log_prob), "log densities")
         return log_prob
 
-    def _check_density_input(self, theta: Tensor, x: Any) -> tuple[Tensor, Tensor]:
+    def _check_density_input(self, theta: ArrayLike, x: ArrayLike) -> tuple[Tensor, Tensor]:
         x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
         if self.training_range is not None:
             self.training_range.warn(x)
-        theta = torch.as_tensor(theta, dtype=torch.float32, device=x.device)
+        theta = as_tensor(theta, "theta").to(x.device, torch.float32)
         if theta.ndim != 3 or theta.shape[1] not in (1, len(x)):
             raise ValueError(
                 "theta must have shape (num_samples, batch, dim_theta) with a batch of "

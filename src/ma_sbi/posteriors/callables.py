@@ -11,6 +11,8 @@ from torch.distributions import Distribution
 
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated, Truncated
+from ma_sbi.protocols import ArrayLike
+from ma_sbi.validation import as_tensor
 
 __all__ = ["CallableAdapter", "from_callable"]
 
@@ -21,7 +23,7 @@ def from_callable(
     *,
     batched: bool = False,
     prior: Distribution | None = None,
-    x_train: Any = None,
+    x_train: ArrayLike | None = None,
 ) -> CallableAdapter:
     """Adapt functions that draw from, and perhaps evaluate, a posterior.
 
@@ -42,7 +44,13 @@ def from_callable(
         torch.Size([3, 4, 2])
     """
     if not callable(sample):
-        raise ValueError(f"sample must be a function, got {sample!r}")
+        raise ValueError(
+            f"sample must be a function of num_samples and x, got a {type(sample).__name__}"
+        )
+    if log_prob is not None and not callable(log_prob):
+        raise ValueError(
+            f"log_prob must be a function of theta and x, got a {type(log_prob).__name__}"
+        )
     if log_prob is None:
         return CallableAdapter(sample, batched, prior, x_train)
     return DenseCallableAdapter(sample, log_prob, batched, prior, x_train)
@@ -56,7 +64,7 @@ class CallableAdapter(Truncated):
         sample: Callable[..., Any],
         batched: bool,  # noqa: FBT001
         prior: Distribution | None,
-        x_train: Any,
+        x_train: ArrayLike | None,
     ) -> None:
         training_range = None if x_train is None else TrainingRange.of(x_train)
         super().__init__(prior=prior, training_range=training_range)
@@ -93,7 +101,7 @@ class DenseCallableAdapter(CallableAdapter, DenseTruncated):
         log_prob: Callable[..., Any],
         batched: bool,  # noqa: FBT001
         prior: Distribution | None,
-        x_train: Any,
+        x_train: ArrayLike | None,
     ) -> None:
         super().__init__(sample, batched, prior, x_train)
         self.log_prob_function = log_prob
@@ -116,4 +124,4 @@ class DenseCallableAdapter(CallableAdapter, DenseTruncated):
 
 
 def _as_float(values: Any) -> Tensor:
-    return torch.as_tensor(values).float()
+    return as_tensor(values, "what the function returns").float()

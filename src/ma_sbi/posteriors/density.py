@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from ma_sbi.nan import not_drawn, tell
 from ma_sbi.posteriors.columns import Columns, cells
 from ma_sbi.posteriors.heavy_tailed import HeavyTailed
-from ma_sbi.posteriors.training import Training
+from ma_sbi.posteriors.training import Training, check_training
 from ma_sbi.posteriors.unconstrained import default_device
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.saved import Saved, num_weights
 from ma_sbi.saving import Packed, read
-from ma_sbi.validation import as_count, as_matrix, double_device
+from ma_sbi.validation import as_count, as_counts, as_matrix, double_device
 
 __all__ = ["SimulationDensity", "fit_density", "load_density", "unpack_density"]
 
@@ -41,7 +42,7 @@ BLOCK_ENTRIES = 40_000
 
 
 def fit_density(
-    x: Any,
+    x: ArrayLike,
     *,
     flow: Literal["nsf", "maf"] | None = None,
     num_transforms: int | None = None,
@@ -54,7 +55,7 @@ def fit_density(
     validation_fraction: float = 0.1,
     seed: int | None = None,
     device: torch.device | str | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> SimulationDensity:
     """Learn the density of simulations with a flow.
 
@@ -75,7 +76,8 @@ def fit_density(
         validation_fraction: Share of simulations held out.
         seed: Makes training repeatable.
         device: Where to train and evaluate; torch's default device if None.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Returns:
         The density with the weights that did best on held-out simulations.
@@ -85,10 +87,7 @@ def fit_density(
     """
     if flow is not None and flow not in FLOWS:
         raise ValueError(f"flow must be one of {sorted(FLOWS)}, got {flow!r}")
-    if not 0 < validation_fraction < 1:
-        raise ValueError(
-            f"validation_fraction must lie between 0 and 1, got {validation_fraction!r}"
-        )
+    check_training(learning_rate, batch_size, validation_fraction)
     training = Training(learning_rate, batch_size, patience, max_epochs, show_progress)
     device = default_device(device)
     lower, upper, columns = _check_simulations(x, double_device(device))
@@ -102,7 +101,7 @@ def fit_density(
     settings = {
         "flow": flow,
         "num_transforms": as_count(num_transforms, "num_transforms"),
-        "hidden": [as_count(width, "hidden") for width in hidden],
+        "hidden": as_counts(hidden, "hidden"),
         "num_flows": as_count(num_flows, "num_flows"),
     }
     with torch.enable_grad(), seeded(seed, device):
@@ -222,7 +221,7 @@ class SimulationDensity:
         self.dim_x = len(columns.mean)
         self.device = next(flows.parameters()).device
 
-    def log_prob(self, x: Any) -> Tensor:
+    def log_prob(self, x: ArrayLike) -> Tensor:
         """Evaluate the log density of x ``(n, dim_x)``, in blocks that bound memory.
 
         Returns:
@@ -264,7 +263,7 @@ class SimulationDensity:
             gradients.append(gradient.nan_to_num(0.0, 0.0, 0.0))
         return torch.cat(values).to(x), torch.cat(gradients).to(x)
 
-    def __call__(self, x: Any) -> Tensor:
+    def __call__(self, x: ArrayLike) -> Tensor:
         """Evaluate the log density; the same as ``log_prob``."""
         return self.log_prob(x)
 
@@ -324,7 +323,7 @@ class SimulationDensity:
 
 
 def _check_simulations(
-    x: Any, device: torch.device | None
+    x: ArrayLike, device: torch.device | None
 ) -> tuple[Tensor, Tensor, Columns]:
     """Return the ends of the standardised cells of simulations, and their columns."""
     single = isinstance(x, Tensor) and x.dtype == torch.float32

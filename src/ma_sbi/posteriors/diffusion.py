@@ -8,6 +8,7 @@ r"""A denoising diffusion model of theta given x (DDPM, Ho et al. 2020).
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -16,12 +17,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
-from tqdm.auto import tqdm
 
+from ma_sbi.display.progress import steps
 from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.priors import pack_prior, stored_prior
-from ma_sbi.posteriors.training import DIVERGED
+from ma_sbi.posteriors.training import DIVERGED, check_training
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.unconstrained import (
     check_simulations,
@@ -29,6 +30,7 @@ from ma_sbi.posteriors.unconstrained import (
     density_at,
     on_real_line,
 )
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.randomness import generator, seeded
 from ma_sbi.saved import Saved
 from ma_sbi.saving import Packed, read
@@ -41,6 +43,8 @@ __all__ = [
     "noise_schedule",
     "unpack_ddpm",
 ]
+
+log = logging.getLogger(__name__)
 
 KIND = "ddpm"
 Schedule = Literal["paper", "rescaled"]
@@ -78,8 +82,8 @@ def noise_schedule(schedule: Schedule = "paper", num_steps: int = 200) -> Tensor
 
 def fit_ddpm(
     prior: Distribution,
-    theta: Any,
-    x: Any,
+    theta: ArrayLike,
+    x: ArrayLike,
     *,
     schedule: Schedule = "paper",
     num_steps: int = 200,
@@ -91,7 +95,7 @@ def fit_ddpm(
     epochs: int = 30,
     seed: int | None = None,
     device: torch.device | str | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> DiffusionPosterior:
     """Train a diffusion model on simulations; the defaults are the paper's.
 
@@ -110,7 +114,8 @@ def fit_ddpm(
         epochs: Passes through the simulations.
         seed: Makes training repeatable.
         device: Where to train and sample; torch's default device if None.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Returns:
         A posterior with ``sample`` and ``log_prob``.
@@ -118,7 +123,14 @@ def fit_ddpm(
     Raises:
         ValueError: If the simulations do not match, or training diverges.
     """
-    as_count(epochs, "epochs")
+    for name, count in {
+        "epochs": epochs,
+        "num_steps": num_steps,
+        "layers": layers,
+        "hidden": hidden,
+    }.items():
+        as_count(count, name)
+    check_training(learning_rate, batch_size)
     if decay not in get_args(Decay):
         raise ValueError(f"decay must be one of {get_args(Decay)}, got {decay!r}")
     simulations = check_simulations(prior, theta, x, device)
@@ -134,7 +146,7 @@ def fit_ddpm(
         clean = network.theta_scale(simulations.real_theta)
         condition = network.x_scale(simulations.x)
         optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=True)
-        for epoch in tqdm(range(epochs), "Training", disable=not show_progress):
+        for epoch in steps(range(epochs), "Training", show_progress=show_progress):
             if decay == "cosine":
                 share = (1 + math.cos(math.pi * epoch / epochs)) / 2
                 optimiser.param_groups[0]["lr"] = learning_rate * share
@@ -149,7 +161,9 @@ def fit_ddpm(
                 loss.backward()
                 optimiser.step()
                 losses.append(loss.detach())
-    if not torch.stack(losses).mean() < LARGEST_LOSS:  # of the last epoch; NaN is no loss
+    loss = torch.stack(losses).mean()
+    log.info("diffusion model trained for %d epochs, loss %.4g", epochs, loss.item())
+    if not loss < LARGEST_LOSS:  # of the last epoch; NaN is no loss
         raise ValueError(DIVERGED.format(learning_rate))
     return DiffusionPosterior(
         network.eval().requires_grad_(requires_grad=False),
@@ -396,7 +410,7 @@ class DiffusionPosterior(Amortized):
             before = (clean, length)
         return self._clean(theta, 0, condition)
 
-    def log_prob(self, theta: Tensor, x: Any) -> Tensor:
+    def log_prob(self, theta: ArrayLike, x: ArrayLike) -> Tensor:
         r"""Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``.
 
         The density of the probability-flow equation (Song et al. 2021, Section 4.3), from

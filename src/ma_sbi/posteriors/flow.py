@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import io
+import logging
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,10 +19,11 @@ from sbi.neural_nets import posterior_nn
 from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
+from ma_sbi.display.progress import say, showing
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.priors import pack_prior, stored_prior
-from ma_sbi.posteriors.training import DIVERGED
+from ma_sbi.posteriors.training import DIVERGED, check_training
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.posteriors.unconstrained import (
     check_simulations,
@@ -29,13 +31,16 @@ from ma_sbi.posteriors.unconstrained import (
     density_at,
     on_real_line,
 )
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.randomness import seeded
 from ma_sbi.saved import Saved, num_weights
 from ma_sbi.saving import Packed, read
 from ma_sbi.scaling import column_scale
-from ma_sbi.validation import as_count
+from ma_sbi.validation import as_count, as_counts
 
 __all__ = ["FlowPosterior", "fit_flow", "load_flow", "unpack_flow"]
+
+log = logging.getLogger(__name__)
 
 KIND = "flow"
 NUM_TRANSFORMS = {"nsf": 5, "maf": 8}
@@ -49,8 +54,8 @@ EMBEDDED = (
 
 def fit_flow(
     prior: Distribution,
-    theta: Any,
-    x: Any,
+    theta: ArrayLike,
+    x: ArrayLike,
     *,
     flow: Literal["nsf", "maf"] = "nsf",
     num_transforms: int | None = None,
@@ -63,7 +68,7 @@ def fit_flow(
     validation_fraction: float = 0.1,
     seed: int | None = None,
     device: torch.device | str | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> FlowPosterior:
     """Train a flow on simulations with sbi's NPE.
 
@@ -84,7 +89,8 @@ def fit_flow(
         validation_fraction: Share of simulations held out.
         seed: Makes training repeatable.
         device: Where to train and sample; torch's default device if None.
-        show_progress: Whether sbi prints its progress.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Returns:
         A posterior with ``sample`` and ``log_prob``.
@@ -103,22 +109,27 @@ def fit_flow(
             NUM_TRANSFORMS[flow] if num_transforms is None else num_transforms,
             "num_transforms",
         ),
-        "hidden": [as_count(width, "hidden") for width in hidden],
+        "hidden": as_counts(hidden, "hidden"),
     }
+    check_training(learning_rate, batch_size, validation_fraction)
+    as_count(patience, "patience")
     builder = _builder(settings, embedding_net)
     with torch.enable_grad(), seeded(seed, simulations.x.device):
         trainer = NPE(
             density_estimator=builder,
             device=str(simulations.x.device),
             tracker=_NoTracker(),
-            show_progress_bars=show_progress,
+            show_progress_bars=True,  # which tells the epochs
         )
         # Round 0 needs no prior; theta is on the real line, where sbi's checks of the
         # prior's bounds would not apply.
         trainer.append_simulations(simulations.real_theta, simulations.x)
-        # sbi always prints when it has converged, and counts epochs in its own way.
-        quiet = nullcontext() if show_progress else redirect_stdout(io.StringIO())
-        with quiet, local_filters(), _diverging(learning_rate):
+        with (
+            showing("Training", show_progress=show_progress),
+            redirect_stdout(_Epochs()),
+            local_filters(),
+            _diverging(learning_rate),
+        ):
             warnings.filterwarnings("ignore", message="Maximum number of epochs")
             estimator = trainer.train(
                 training_batch_size=min(batch_size, len(simulations.x) // 2),
@@ -128,9 +139,13 @@ def fit_flow(
                 max_num_epochs=max_epochs - 1,  # sbi trains one epoch more
                 show_train_summary=False,
             )
-    if not trainer.summary["best_validation_loss"][-1] < _worst(simulations.real_theta):
+    loss, epochs = (
+        trainer.summary[name][-1] for name in ("best_validation_loss", "epochs_trained")
+    )
+    log.info("flow trained for %d epochs, held-out loss %.4g", epochs, loss)
+    if not loss < _worst(simulations.real_theta):
         raise ValueError(DIVERGED.format(learning_rate))
-    if trainer.summary["epochs_trained"][-1] >= max_epochs:
+    if epochs >= max_epochs:
         warnings.warn(
             f"training stopped at max_epochs={max_epochs}, before the held-out loss had "
             f"gone {patience} epochs without improving; it may not have converged",
@@ -276,7 +291,7 @@ class FlowPosterior(Amortized):
     def _draw(self, num_samples: int, x: Tensor) -> Tensor:
         return self.to_real.inv(self.estimator.sample((num_samples,), condition=x))
 
-    def log_prob(self, theta: Tensor, x: Any) -> Tensor:
+    def log_prob(self, theta: ArrayLike, x: ArrayLike) -> Tensor:
         """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``.
 
         Differentiable in theta; minus infinity outside the prior's support.
@@ -288,6 +303,16 @@ class FlowPosterior(Amortized):
 
     def __repr__(self) -> str:
         return f"FlowPosterior({type(self.estimator.net).__name__}, dim_x={self.dim_x})"
+
+
+class _Epochs(io.StringIO):
+    """Takes what sbi prints, and shows the epochs."""
+
+    def write(self, text: str) -> int:
+        """Show the number of epochs that a text tells, and forget the text."""
+        if "Epochs trained" in text:
+            say(f"Training, epoch {text.rsplit(':')[-1].strip()}")
+        return len(text)
 
 
 class _NoTracker:

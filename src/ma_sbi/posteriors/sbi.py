@@ -16,13 +16,14 @@ from ma_sbi.nan import refuse_weights
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.posteriors.training_range import MomentRange, TrainingRange
 from ma_sbi.posteriors.truncation import DenseTruncated, Truncated
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.saving import Packed
 
 __all__ = ["SBIAdapter", "from_sbi"]
 
 
 def from_sbi(
-    posterior: Any, *, x_train: Any = None, leakage_samples: int = 2_000
+    posterior: Any, *, x_train: ArrayLike | None = None, leakage_samples: int = 2_000
 ) -> SBIAdapter:
     """Adapt a posterior that sbi built.
 
@@ -56,7 +57,7 @@ def from_sbi(
 class SBIAdapter(Truncated):
     """Any sbi posterior, through its ``sample_batched``."""
 
-    def __init__(self, posterior: Any, x_train: Any = None) -> None:
+    def __init__(self, posterior: Any, x_train: ArrayLike | None = None) -> None:
         self.posterior = posterior
         estimator = _estimator(posterior)
         # A solver that sbi draws with would look for a step without NaN for ever.
@@ -113,7 +114,9 @@ class SBIAdapter(Truncated):
 class DirectAdapter(SBIAdapter, DenseTruncated):
     """An sbi posterior whose network gives draws and density directly."""
 
-    def __init__(self, posterior: Any, x_train: Any, leakage_samples: int) -> None:
+    def __init__(
+        self, posterior: Any, x_train: ArrayLike | None, leakage_samples: int
+    ) -> None:
         super().__init__(posterior, x_train)
         self.leakage_samples = leakage_samples
 
@@ -131,7 +134,7 @@ def _estimator(posterior: Any) -> Any:
     return next((getattr(posterior, n) for n in names if hasattr(posterior, n)), None)
 
 
-def _training_range(estimator: Any, x_train: Any) -> TrainingRange | None:
+def _training_range(estimator: Any, x_train: ArrayLike | None) -> TrainingRange | None:
     if x_train is not None:
         flat = torch.as_tensor(x_train).flatten(1)
         shape = getattr(estimator, "condition_shape", None)

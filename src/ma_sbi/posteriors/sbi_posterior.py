@@ -15,7 +15,7 @@ from torch import Tensor
 from ma_sbi.context import as_entries, distinct, match
 from ma_sbi.correctors.composed import encode
 from ma_sbi.mixture import log_prob_corrected, log_prob_mixture, sample_corrected
-from ma_sbi.protocols import AmortizedPosterior, Context, Corrections, Encoder
+from ma_sbi.protocols import AmortizedPosterior, ArrayLike, Context, Corrections, Encoder
 from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_matrix
 
@@ -124,7 +124,7 @@ class PackedPosterior(SBIPosterior):
         self._table = number
         super().__init__(posterior, self._unpack_and_correct)
 
-    def pack(self, x: Any, context: Context) -> Tensor:
+    def pack(self, x: ArrayLike, context: Context) -> Tensor:
         """Put x ``(batch, dim_x)`` and its context side by side."""
         x = as_matrix(x, "x")
         entries = as_entries(context, num_rows=len(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import warnings
 from collections.abc import Callable
@@ -10,16 +11,31 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
+from ma_sbi.display.progress import steps
 from ma_sbi.validation import as_count, check_positive
 
-__all__ = ["DIVERGED", "Training"]
+__all__ = ["DIVERGED", "Training", "check_training"]
 
 DIVERGED = "training diverged at learning_rate={:g}; lower it"
 
+log = logging.getLogger(__name__)
+
 MAX_ROWS = 2_000
 """Most rows evaluated in one pass, to bound memory."""
+
+
+def check_training(
+    learning_rate: float, batch_size: int, validation_fraction: float = 0.1
+) -> None:
+    """Check what every training needs, before any work is done."""
+    check_positive(learning_rate, "learning_rate")
+    as_count(batch_size, "batch_size")
+    is_number = isinstance(validation_fraction, (int, float))
+    if not is_number or not 0 < validation_fraction < 1:
+        raise ValueError(
+            f"validation_fraction must lie between 0 and 1, got {validation_fraction!r}"
+        )
 
 
 @dataclass(frozen=True)
@@ -31,14 +47,14 @@ class Training:
         batch_size: Rows per step.
         patience: Epochs without improvement before it stops.
         max_epochs: Most epochs.
-        show_progress: Whether to show a progress bar.
+        show_progress: Whether to show a bar; if None, to a person.
     """
 
     learning_rate: float
     batch_size: int
     patience: int
     max_epochs: int
-    show_progress: bool
+    show_progress: bool | None
 
     def __post_init__(self) -> None:
         check_positive(self.learning_rate, "learning_rate")
@@ -59,9 +75,8 @@ class Training:
         average = Average(network)
         optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
         best, best_epoch, state = math.inf, 0, network.state_dict()
-        for epoch in tqdm(
-            range(self.max_epochs), "Density", disable=not self.show_progress
-        ):
+        epochs = range(self.max_epochs)
+        for epoch in steps(epochs, "Density", show_progress=self.show_progress):
             x = draw()
             for rows in torch.randperm(len(x), device=x.device).split(self.batch_size):
                 loss = -network().log_prob(x[rows]).mean()
@@ -85,6 +100,7 @@ class Training:
             )
         if best == math.inf:
             raise ValueError(DIVERGED.format(self.learning_rate))
+        log.info("density trained for %d epochs, held-out loss %.4g", epoch + 1, best)
         network.load_state_dict(state)
         network.eval().requires_grad_(requires_grad=False)
 

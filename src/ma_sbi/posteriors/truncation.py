@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.support import is_bounded, within_support
-from ma_sbi.protocols import MAX_ROWS
+from ma_sbi.protocols import MAX_ROWS, ArrayLike
 from ma_sbi.randomness import seeded
 from ma_sbi.telling import levels_to_caller
 
@@ -67,7 +67,7 @@ class DenseTruncated(Truncated):
     def _density(self, theta: Tensor, x: Tensor) -> Tensor:
         """Evaluate theta ``(num_samples, batch, dim_theta)``, without normalisation."""
 
-    def log_prob(self, theta: Tensor, x: Any) -> Tensor:
+    def log_prob(self, theta: ArrayLike, x: ArrayLike) -> Tensor:
         """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``.
 
         Normalised over the prior's support; minus infinity outside it. Differentiable in

@@ -19,6 +19,7 @@ from sbi.utils.user_input_checks_utils import move_distribution_to_device
 from torch import Tensor
 from torch.distributions import Distribution, Transform
 
+from ma_sbi.display.text import shorten
 from ma_sbi.posteriors.support import within_support
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.randomness import seeded
@@ -56,7 +57,12 @@ class Simulations:
 
 def default_device(device: torch.device | str | None) -> torch.device:
     """Return the given device, or torch's default device if None."""
-    return torch.get_default_device() if device is None else torch.device(device)
+    try:
+        return torch.get_default_device() if device is None else torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device must be one that torch knows, such as 'cpu' or 'cuda', got {device!r}"
+        ) from error
 
 
 def on_real_line(
@@ -68,7 +74,7 @@ def on_real_line(
     if not all(hasattr(part, "sample") and hasattr(part, "log_prob") for part in parts):
         raise ValueError(
             "prior must be a torch distribution, or a list of them, one per parameter; "
-            f"got {prior!r}"
+            f"got {shorten(repr(prior))}"
         )
     # sbi tests the prior by sampling it; the caller's generator must not change.
     with seeded(0):
@@ -130,7 +136,7 @@ def check_theta(prior: Distribution, theta: Tensor, name: str = "theta") -> None
         rows = (~inside).nonzero().flatten().tolist()
         raise ValueError(
             f"{len(rows)} of {len(theta)} {name} (first: row {rows[0]}) lie outside the "
-            "prior's support"
+            "prior's support: pass the prior that they were drawn from"
         )
 
 
