@@ -12,6 +12,7 @@ ORDER = (
     "writing",
     "display",
     "doubles",
+    "draws",
     "validation",
     "telling",
     "randomness",

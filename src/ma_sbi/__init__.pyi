@@ -10,13 +10,16 @@ from .correctors import (
     ShiftCorrector,
     cross_fit,
     decompose,
+    per_trial,
 )
+from .draws import to_arviz, to_frame
 from .encoders import CategoryEncoder, HashEncoder, NumberEncoder, SentenceEncoder
 from .posterior import CorrectedPosterior
 from .posteriors import (
     fit_ddpm,
     fit_density,
     fit_flow,
+    from_bayesflow,
     from_callable,
     from_sbi,
     from_zuko,
@@ -48,6 +51,7 @@ __all__ = [
     "fit_ddpm",
     "fit_density",
     "fit_flow",
+    "from_bayesflow",
     "from_callable",
     "from_sbi",
     "from_zuko",
@@ -55,7 +59,10 @@ __all__ = [
     "load_density",
     "load_flow",
     "load_posterior",
+    "per_trial",
     "predictive_mean",
+    "to_arviz",
+    "to_frame",
 ]
 
 __version__: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ma_sbi.protocols import (
     Corrector,
     has_density,
 )
-from ma_sbi.validation import as_count, as_matrix
+from ma_sbi.validation import as_matrix, as_shape
 
 if TYPE_CHECKING:
     from ma_sbi.posteriors.sbi_posterior import PackedPosterior, SBIPosterior
@@ -36,8 +37,8 @@ class CorrectedPosterior:
     posterior has an embedding net, the correction acts on the raw x before it.
 
     Args:
-        posterior: Any amortized posterior; ``from_sbi``, ``from_zuko`` and
-            ``from_callable`` adapt those of other packages.
+        posterior: Any amortized posterior; ``from_sbi``, ``from_zuko``,
+            ``from_bayesflow`` and ``from_callable`` adapt those of other packages.
         corrector: A fitted corrector.
     """
 
@@ -64,24 +65,32 @@ class CorrectedPosterior:
         return has_density(self.posterior)
 
     def sample(
-        self, num_samples: int, x: Any, context: Context, *, seed: int | None = None
+        self,
+        num_samples: int | Sequence[int],
+        x: Any,
+        context: Context,
+        *,
+        seed: int | None = None,
     ) -> Tensor:
         """Draw from the corrected posterior.
 
         Args:
-            num_samples: Draws per observation.
+            num_samples: Draws per observation, or their shape, as in sbi.
             x: Observations, shape ``(batch, dim_x)``.
             context: One entry per observation, or one for all.
             seed: Makes the draws repeatable.
 
         Returns:
-            Draws of shape ``(num_samples, batch, dim_theta)``, exchangeable along the
-            first dimension.
+            Draws of shape ``(num_samples, batch, dim_theta)``, or ``(*shape, batch,
+            dim_theta)``, exchangeable along the first dimension.
         """
-        num_samples = as_count(num_samples, "num_samples")
+        shape = as_shape(num_samples, "num_samples")
         x, entries = self._check(x, context)
         correct = self._correct_some(x, entries)
-        return sample_corrected(self.posterior, num_samples, x.shape, correct, seed=seed)
+        draws = sample_corrected(
+            self.posterior, math.prod(shape), x.shape, correct, seed=seed
+        )
+        return draws.reshape(*shape, *draws.shape[1:])
 
     def log_prob(self, theta: Tensor, x: Any, context: Context) -> Tensor:
         """Evaluate the corrected posterior's density.
@@ -152,8 +161,11 @@ class CorrectedPosterior:
         return self.corrector.corrections(*self._check(x, context))
 
     def _check(self, x: Any, context: Context) -> tuple[Tensor, Entries]:
-        dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
-        x = as_matrix(x, "x", dim=dim_x, device=device)
+        as_rows = getattr(self.posterior, "as_rows", None)
+        if as_rows is None:
+            dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
+            as_rows = partial(as_matrix, name="x", dim=dim_x, device=device)
+        x = as_rows(x)
         return x, as_entries(context, num_rows=len(x))
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = [
     "as_matrix",
     "as_pairs",
     "as_pools",
+    "as_shape",
     "check_positive",
     "check_precision",
     "double_device",
@@ -198,6 +200,18 @@ def as_count(value: int, name: str) -> int:
         got = reprlib.repr(value) if np.ndim(value) == 0 else f"shape {np.shape(value)}"
         raise ValueError(f"{name} must be a positive integer, got {got}")
     return count
+
+
+def as_shape(value: int | Sequence[int], name: str) -> tuple[int, ...]:
+    """Check a number of samples, or their shape as sbi and torch take it.
+
+    Example:
+        >>> as_shape(100, "num_samples"), as_shape((2, 50), "num_samples")
+        ((100,), (2, 50))
+    """
+    # A torch.Size is a tuple.
+    sizes: Sequence[Any] = value if isinstance(value, (tuple, list)) else [value]
+    return tuple(as_count(size, name) for size in sizes)
 
 
 def check_positive(value: float, name: str) -> None:
