@@ -133,12 +133,12 @@ def bayesflow_approximator():
             ),
             inference_variables=["theta", "last"],
             inference_conditions=["x"],
-            initial_learning_rate=5e-3,
+            initial_learning_rate=1e-2,
         )
         theta, x = simulations(2000)
         data = {"theta": theta[:, :2], "last": theta[:, 2:], "x": x}
         data = {name: values.numpy() for name, values in data.items()}
-        workflow.fit_offline(data, epochs=15, batch_size=200, verbose=0)
+        workflow.fit_offline(data, epochs=12, batch_size=250, verbose=0)
     finally:
         torch.set_grad_enabled(before)
     return workflow

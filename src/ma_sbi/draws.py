@@ -16,10 +16,9 @@ RESERVED = ("chain", "draw", "observation")
 def to_arviz(
     draws: Any, *, names: Sequence[str] | None = None, observations: Any = None
 ) -> Any:
-    """Give draws to ArviZ: a tree of xarray with a group ``posterior``.
+    """Give draws as an ``xarray.Dataset`` that ArviZ takes as a posterior.
 
-    Draws are independent, so they are one chain. ``az.summary`` and the rest of ArviZ take
-    the tree as it is; ``tree["posterior"].dataset`` is a plain ``xarray.Dataset``.
+    Draws are independent, so they are one chain: ``az.summary(to_arviz(draws))``.
 
     Args:
         draws: From any posterior, shape ``(num_samples, batch, dim_theta)``, or
@@ -29,8 +28,8 @@ def to_arviz(
             ... if None.
 
     Returns:
-        An ``xarray.DataTree``: each parameter is a variable with the dimensions ``chain``,
-        ``draw`` and ``observation``.
+        One variable per parameter, with the dimensions ``chain``, ``draw`` and, if there
+        are several, ``observation``.
 
     Raises:
         ImportError: If xarray is not installed.
@@ -47,10 +46,9 @@ def to_arviz(
     labels = {"chain": [0], "draw": np.arange(len(values))}
     if values.ndim == 3:
         labels["observation"] = observations
-    dataset = xarray.Dataset(
+    return xarray.Dataset(
         {name: (dims, values[None, ..., i]) for i, name in enumerate(names)}, coords=labels
     )
-    return xarray.DataTree.from_dict({"posterior": dataset})
 
 
 def to_frame(

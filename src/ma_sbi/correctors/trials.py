@@ -26,11 +26,11 @@ def per_trial(
     context of its observation. A posterior over sets of trials then takes observations of
     shape ``(batch, trials, dim_x)``, of any number of trials.
 
-    Trials are taken to depart independently of each other, given the context. If a corrector
-    has several candidates for each trial, those of the observation are ``num_candidates``
-    combinations of them, of equal weight. Where all trials of an observation depart by
-    the same unknown amount, this averages it out: fit the corrector to whole observations
-    instead, each a row of ``trials * dim_x`` columns.
+    Trials are taken to depart independently of each other, given the context. If the
+    corrector has several candidates for each trial, those of the observation are
+    ``num_candidates`` combinations of them, of equal weight. Where all trials of an
+    observation depart by the same unknown amount, this averages it out: fit the corrector
+    to whole observations instead, each a row of ``trials * dim_x`` columns.
 
     Args:
         corrector: A corrector that was fitted to trials.

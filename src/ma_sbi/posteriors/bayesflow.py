@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ma_sbi.one_at_a_time import one_at_a_time
 from ma_sbi.posteriors.callables import CallableAdapter, from_callable
 
 __all__ = ["BayesFlowFunctions", "from_bayesflow"]
@@ -101,9 +105,22 @@ class BayesFlowFunctions:
     ) -> dict[str, np.ndarray]:
         # BayesFlow has generators of its own: torch's, which is seeded, gives the seed.
         seed = int(torch.randint(2**31 - 1, ()))
-        return self.approximator.sample(
-            num_samples=num_samples, conditions=conditions, seed=seed
-        )
+        with _without_bars():
+            return self.approximator.sample(
+                num_samples=num_samples, conditions=conditions, seed=seed
+            )
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Leave out progress bars, which BayesFlow cannot be asked not to draw."""
+    with one_at_a_time():
+        try:
+            with redirect_stderr(StringIO()) as written:
+                yield
+        finally:
+            said = [line for line in written.getvalue().split("\n") if "\r" not in line]
+            sys.stderr.write("\n".join(said).lstrip("\n"))
 
 
 def _split(
