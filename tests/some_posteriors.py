@@ -11,7 +11,6 @@ import torch
 import zuko
 from sbi.inference import FMPE, NPE
 from sbi.inference.posteriors import EnsemblePosterior
-from sbi.inference.posteriors.vector_field_posterior import VectorFieldPosterior
 from sbi.neural_nets import posterior_flow_nn, posterior_nn
 from sbi.utils import BoxUniform
 from torch import nn
@@ -76,11 +75,7 @@ def sbi_fmpe():
         network = posterior_flow_nn("mlp", hidden_features=32, num_layers=2)
         trainer = _trainer(FMPE, vf_estimator=network)
         trainer.train(learning_rate=5e-3, max_num_epochs=20, show_train_summary=False)
-        # sbi's own tolerances are a hundred times finer, and take minutes.
-        rough = {"atol": 1e-4, "rtol": 1e-3}
-        return VectorFieldPosterior(
-            trainer._neural_net, PRIOR, sample_with="ode", neural_ode_kwargs=rough
-        )
+        return trainer.build_posterior()
 
 
 @lru_cache

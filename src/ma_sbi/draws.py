@@ -43,7 +43,7 @@ def to_arviz(
         ) from error
     values, names, observations = _check(draws, names, observations)
     dims = RESERVED if values.ndim == 3 else RESERVED[:2]
-    labels = {"chain": [0], "draw": np.arange(len(values))}
+    labels: dict[str, Any] = {"chain": [0], "draw": np.arange(len(values))}
     if values.ndim == 3:
         labels["observation"] = observations
     return xarray.Dataset(
@@ -82,7 +82,7 @@ def to_frame(
     else:
         batch = np.arange(values.shape[1])
         columns = {
-            "observation": pd.Index(observations)[np.tile(batch, len(values))],
+            "observation": observations[np.tile(batch, len(values))],
             "draw": number.repeat(len(batch)),
         }
     flat = values.reshape(-1, values.shape[-1])
@@ -91,7 +91,7 @@ def to_frame(
 
 def _check(
     draws: Any, names: Sequence[str] | None, observations: Any
-) -> tuple[np.ndarray, list[str], Any]:
+) -> tuple[np.ndarray, list[str], pd.Index]:
     values = np.asarray(draws.detach().cpu() if hasattr(draws, "detach") else draws)
     if values.ndim not in (2, 3) or values.size == 0:
         raise ValueError(
@@ -111,11 +111,12 @@ def _check(
     if values.ndim == 2:
         if observations is not None:
             raise ValueError("draws of one observation take no labels of observations")
-        return values, names, None
-    observations = np.arange(values.shape[1]) if observations is None else observations
-    if len(observations) != values.shape[1]:
+        return values, names, pd.Index([])
+    batch = values.shape[1]
+    index = pd.RangeIndex(batch) if observations is None else pd.Index(observations)
+    if len(index) != batch:
         raise ValueError(
-            f"observations must be {values.shape[1]} labels, one per observation, got "
-            f"{len(observations)}"
+            f"observations must be {batch} labels, one per observation, got {len(index)}"
         )
-    return values, names, observations
+    # Its own name, and levels of its own, would be taken for other dimensions.
+    return values, names, index.to_flat_index().rename("observation")

@@ -95,10 +95,9 @@ def test_a_set_posterior_is_corrected_for_any_number_of_trials(num_trials):
     assert torch.allclose(draws, set_posterior().sample(200, x_sim, seed=0), atol=1e-3)
     exact = x_sim.sum(dim=1) / (num_trials + 1)
     error = (draws.mean(dim=0) - exact).square().mean().sqrt()
-    # A tiny network; a shift of 3 that is not corrected moves means by 1.5 to 2.4.
-    assert error < 0.5
-    wrong = (set_posterior().sample(200, x_obs, seed=0).mean(dim=0) - exact)[::2]
-    assert wrong.square().mean().sqrt() > 1.0
+    # Over six seeds of training 0.17, deviation 0.04. The mean of the prior would be off by
+    # (T / (T + 1)) ** 0.5, 0.7 or more.
+    assert error < 0.35
     given = corrected.given("high").sample((5,), x=x_obs[:1])
     assert given.shape == (5, 2)
     theta = torch.zeros(1, 2)

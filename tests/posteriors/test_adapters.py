@@ -30,8 +30,9 @@ def test_the_density_of_fmpe_is_sbis():
     adapted = from_sbi(sbi_fmpe(), leakage_samples=0).log_prob(theta, X)
     for row in range(len(X)):
         expected = sbi_fmpe().log_prob(theta[:, row], x=X[row])
-        # Two solutions with steps of their own, of relative tolerance 1e-3.
-        torch.testing.assert_close(adapted[:, row], expected, atol=0.05, rtol=0.01)
+        # Two solutions with steps of their own: tolerances of sbi a hundred times
+        # coarser changed densities near x by 0.024 at most.
+        torch.testing.assert_close(adapted[:, row], expected, atol=0.01, rtol=1e-3)
 
 
 def test_the_density_of_an_ensemble_is_sbis():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,9 @@ class SBIAdapter(Truncated):
         shape = getattr(estimator, "condition_shape", None)
         self.condition_shape = None if shape is None else torch.Size(shape)
         self.takes_trials = _takes_trials(estimator)
-        varies = self.condition_shape is None or self.takes_trials
         super().__init__(
             prior=getattr(posterior, "prior", None),
-            dim_x=None if varies else torch.Size(shape).numel(),
+            dim_x=None if shape is None or self.takes_trials else math.prod(shape),
             training_range=_training_range(estimator, x_train),
             device=posterior._device,
         )
