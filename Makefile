@@ -49,8 +49,9 @@ $(VENV)/.base: pyproject.toml bench/pyproject.toml constraints.txt
 	$(PIP) --editable . --editable bench
 	@touch $@
 
+# BayesFlow needs newer versions than the oldest that are tested.
 $(VENV)/.dev: $(VENV)/.base
-	$(PIP) --editable ".[dev,text]" --editable bench
+	$(PIP) --editable ".[dev,text,bayesflow]" --editable bench
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.base

@@ -3,17 +3,27 @@
 theta ~ U[-2, 2]^3, x ~ N(theta, 0.2^2 I): away from the edges, theta | x ~ N(x, 0.2^2 I).
 """
 
+import os
 from functools import lru_cache
 
+import pytest
 import torch
 import zuko
 from sbi.inference import FMPE, NPE
-from sbi.neural_nets import posterior_nn
+from sbi.inference.posteriors import EnsemblePosterior
+from sbi.neural_nets import posterior_flow_nn, posterior_nn
 from sbi.utils import BoxUniform
 from torch import nn
 from torch.distributions import Independent, Normal
 
-from ma_sbi import fit_ddpm, fit_flow, from_callable, from_sbi, from_zuko
+from ma_sbi import (
+    fit_ddpm,
+    fit_flow,
+    from_bayesflow,
+    from_callable,
+    from_sbi,
+    from_zuko,
+)
 from ma_sbi.posteriors.flow import _NoTracker
 
 NOISE = 0.2
@@ -32,9 +42,9 @@ def exact(x):
 
 
 @lru_cache
-def sbi_npe():
+def sbi_npe(seed=0):
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         builder = posterior_nn("zuko_maf", num_transforms=2, hidden_features=(32,))
         trainer = _trainer(NPE, density_estimator=builder)
         trainer.train(learning_rate=5e-3, max_num_epochs=20, show_train_summary=False)
@@ -62,9 +72,15 @@ def sbi_embedded():
 def sbi_fmpe():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        trainer = _trainer(FMPE)
+        network = posterior_flow_nn("mlp", hidden_features=32, num_layers=2)
+        trainer = _trainer(FMPE, vf_estimator=network)
         trainer.train(learning_rate=5e-3, max_num_epochs=20, show_train_summary=False)
         return trainer.build_posterior()
+
+
+@lru_cache
+def sbi_ensemble():
+    return EnsemblePosterior([sbi_npe(), sbi_npe(seed=1)], weights=[0.7, 0.3])
 
 
 def _trainer(method, **options):
@@ -85,6 +101,42 @@ def zuko_flow():
             loss.backward()
             optimiser.step()
     return flow
+
+
+def lampe_estimator():
+    inference = pytest.importorskip("lampe.inference", reason="lampe is not installed")
+    estimator = inference.NPE(3, 3, transforms=2, hidden_features=(32,))
+    estimator.flow.load_state_dict(zuko_flow().state_dict())
+    return estimator
+
+
+@lru_cache
+def bayesflow_approximator():
+    """Train BayesFlow on torch; importing it would leave gradients off for all others."""
+    before = torch.is_grad_enabled()
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    try:
+        bayesflow = pytest.importorskip(
+            "bayesflow", reason="BayesFlow is not installed; it needs Python 3.11 to 3.13"
+        )
+        import keras
+
+        keras.utils.set_random_seed(0)
+        workflow = bayesflow.BasicWorkflow(
+            inference_network=bayesflow.networks.CouplingFlow(
+                depth=2, subnet_kwargs={"widths": (32,)}
+            ),
+            inference_variables=["theta", "last"],
+            inference_conditions=["x"],
+            initial_learning_rate=1e-2,
+        )
+        theta, x = simulations(2000)
+        data = {"theta": theta[:, :2], "last": theta[:, 2:], "x": x}
+        data = {name: values.numpy() for name, values in data.items()}
+        workflow.fit_offline(data, epochs=12, batch_size=250, verbose=0)
+    finally:
+        torch.set_grad_enabled(before)
+    return workflow
 
 
 def _small_flow(**options):
@@ -111,7 +163,11 @@ def ddpm_posterior():
 DENSE = {
     "from_sbi_npe": lambda: from_sbi(sbi_npe()),
     "from_sbi_embedded": lambda: from_sbi(sbi_embedded()),
+    "from_sbi_fmpe": lambda: from_sbi(sbi_fmpe()),
+    "from_sbi_ensemble": lambda: from_sbi(sbi_ensemble()),
     "from_zuko": lambda: from_zuko(zuko_flow(), prior=PRIOR),
+    "from_zuko_lampe": lambda: from_zuko(lampe_estimator(), prior=PRIOR),
+    "from_bayesflow": lambda: from_bayesflow(bayesflow_approximator(), "x", prior=PRIOR),
     "from_callable": lambda: from_callable(
         lambda n, x: exact(x).sample((n,)),
         lambda theta, x: exact(x).log_prob(theta),
@@ -129,6 +185,5 @@ DENSE = {
 }
 POSTERIORS = {
     **DENSE,
-    "from_sbi_fmpe": lambda: from_sbi(sbi_fmpe()),
     "ddpm": ddpm_posterior,
 }

@@ -19,10 +19,12 @@ PROJECTS = {
 }
 MODULES = {"scikit-learn": "sklearn"}
 # Extras that a user installs; the others are for developers.
-EXTRAS = {"text", "parquet", "cluster"}
+EXTRAS = {"text", "parquet", "cluster", "bayesflow", "arviz"}
 NEVER_IMPORTED = {
     "six": "sbi.analysis imports it without declaring it",
     "pyarrow": "pandas reads parquet with it",
+    "bayesflow": "a user's own workflow brings it",
+    "arviz": "it takes what xarray holds",
     "sentence_transformers": "the weights of the extra text are loaded with it",
 }
 

@@ -13,6 +13,7 @@ ORDER = (
     "writing",
     "display",
     "doubles",
+    "draws",
     "telling",
     "validation",
     "randomness",

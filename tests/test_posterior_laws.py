@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch.distributions import Exponential, Independent, Normal
 
-from ma_sbi import CorrectedPosterior, from_callable, from_sbi, from_zuko
+from ma_sbi import (
+    CorrectedPosterior,
+    from_bayesflow,
+    from_callable,
+    from_sbi,
+    from_zuko,
+)
 from ma_sbi.correctors import BaseCorrector
 from ma_sbi.posteriors import LeakyPosterior
 from ma_sbi.protocols import Corrections
@@ -106,7 +112,7 @@ def test_a_wrong_width_is_refused(name):
 
 
 @every_posterior
-@pytest.mark.parametrize("num_samples", [0, -1, 1.5, True], ids=repr)
+@pytest.mark.parametrize("num_samples", [0, -1, 1.5, True, (2, 0)], ids=repr)
 def test_a_bad_number_of_draws_is_refused(name, num_samples):
     with pytest.raises(ValueError, match="num_samples must be a positive integer"):
         POSTERIORS[name]().sample(num_samples, X)
@@ -196,7 +202,18 @@ def test_density_integrates_to_one_over_the_prior(name):
     assert abs(weight.mean() - 1) < 4 * error + 0.02  # 0.02: the leakage estimate's own
 
 
-@every_density
+@every_posterior
+def test_a_shape_takes_the_place_of_a_number_of_draws(name):
+    posterior = POSTERIORS[name]()
+    draws = posterior.sample(6, X, seed=0)
+    assert torch.equal(posterior.sample((6,), X, seed=0), draws)
+    two = posterior.sample(torch.Size([2, 3]), X, seed=0)
+    assert torch.equal(two, draws.reshape(2, 3, 4, 3))
+    corrected = CorrectedPosterior(posterior, Candidates([[0.0] * 3], [1.0]))
+    assert torch.equal(corrected.sample((2, 3), X, "any", seed=0), two)
+
+
+@pytest.mark.parametrize("name", [one for one in DENSE if one != "from_bayesflow"])
 def test_density_is_differentiable_in_theta(name):
     theta = torch.zeros(3, 4, 3, requires_grad=True)
     DENSE[name]().log_prob(theta, X).sum().backward()
@@ -310,7 +327,47 @@ def test_functions_that_return_another_shape_are_refused():
         posterior.sample(2, X)
 
 
-@pytest.mark.parametrize("adapt", [from_sbi, from_zuko, from_callable])
+def in_the_other_order(num_samples, x):
+    return exact(x).sample((num_samples,)).transpose(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("batched", "batch", "found"),
+    [(True, 5, r"\(5, 6, 3\) for 6 draws of 5"), (False, 3, r"\(3, 4\) for 4 draws of 3")],
+    ids=["as many draws as observations", "as many draws as parameters"],
+)
+def test_the_other_order_of_dimensions_is_refused_where_sizes_agree(batched, batch, found):
+    posterior = from_callable(in_the_other_order, batched=batched)
+    with pytest.raises(ValueError, match=f"got {found}"):
+        posterior.sample(batch, torch.zeros(batch, 3))
+
+
+def test_a_density_in_the_other_order_is_refused_where_sizes_agree():
+    posterior = from_callable(
+        lambda n, x: exact(x).sample((n,)),
+        lambda theta, x: exact(x).log_prob(theta).T,
+        batched=True,
+    )
+    with pytest.raises(ValueError, match=r"shape \(5, 4\) in all, got \(4, 5\)"):
+        posterior.log_prob(torch.zeros(4, 4, 3), X)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_function_in_the_right_order_works_where_sizes_agree(batched):
+    posterior = from_callable(lambda n, x: exact(x).sample((n,)), batched=batched)
+    x = 10 * torch.eye(3)
+    draws = posterior.sample(3, x, seed=0)
+    assert (draws - x).abs().max() < 6 * NOISE  # 27 draws
+
+
+def test_a_function_with_fewer_parameters_than_the_prior_is_refused():
+    posterior = from_callable(lambda n, x: torch.zeros(n, 2), prior=PRIOR)
+    with pytest.raises(ValueError, match="must return 3 parameters, as the prior has"):
+        posterior.sample(5, X)
+
+
+@pytest.mark.parametrize("adapt", [from_sbi, from_zuko, from_callable, from_bayesflow])
 def test_adapters_refuse_what_they_cannot_adapt(adapt):
+    words = ["a posterior", "x"] if adapt is from_bayesflow else ["a posterior"]
     with pytest.raises(ValueError, match="expects|must be a function"):
-        adapt("a posterior")
+        adapt(*words)

@@ -10,7 +10,9 @@ from .correctors import (
     ShiftCorrector,
     cross_fit,
     decompose,
+    per_trial,
 )
+from .draws import to_arviz, to_frame
 from .encoders import (
     CategoryEncoder,
     HashEncoder,
@@ -24,6 +26,7 @@ from .posteriors import (
     fit_ddpm,
     fit_density,
     fit_flow,
+    from_bayesflow,
     from_callable,
     from_sbi,
     from_zuko,
@@ -58,6 +61,7 @@ __all__ = [
     "fit_ddpm",
     "fit_density",
     "fit_flow",
+    "from_bayesflow",
     "from_callable",
     "from_sbi",
     "from_zuko",
@@ -66,7 +70,10 @@ __all__ = [
     "load_density",
     "load_flow",
     "load_posterior",
+    "per_trial",
     "predictive_mean",
+    "to_arviz",
+    "to_frame",
 ]
 
 __version__: str

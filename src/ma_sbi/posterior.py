@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from ma_sbi.protocols import (
     has_density,
 )
 from ma_sbi.transforming import transform
-from ma_sbi.validation import as_count, as_matrix, as_tensor
+from ma_sbi.validation import as_matrix, as_shape, as_tensor
 
 if TYPE_CHECKING:
     from ma_sbi.posteriors.sbi_posterior import PackedPosterior, SBIPosterior
@@ -45,8 +46,8 @@ class CorrectedPosterior:
     posterior has an embedding net, the correction acts on the raw x before it.
 
     Args:
-        posterior: Any amortized posterior; ``from_sbi``, ``from_zuko`` and
-            ``from_callable`` adapt those of other packages.
+        posterior: Any amortized posterior; ``from_sbi``, ``from_zuko``,
+            ``from_bayesflow`` and ``from_callable`` adapt those of other packages.
         corrector: A fitted corrector.
     """
 
@@ -68,27 +69,33 @@ class CorrectedPosterior:
         return has_density(self.posterior)
 
     def sample(
-        self, num_samples: int, x: ArrayLike, context: Context, *, seed: int | None = None
+        self,
+        num_samples: int | Sequence[int],
+        x: ArrayLike,
+        context: Context,
+        *,
+        seed: int | None = None,
     ) -> Tensor:
         """Draw from the corrected posterior.
 
         Args:
-            num_samples: Draws per observation.
+            num_samples: Draws per observation, or their shape, as in sbi.
             x: Observations, shape ``(batch, dim_x)``.
             context: One entry per observation, or one for all.
             seed: Makes the draws repeatable.
 
         Returns:
-            Draws of shape ``(num_samples, batch, dim_theta)``, exchangeable along the
-            first dimension.
+            Draws of shape ``(num_samples, batch, dim_theta)``, or ``(*shape, batch,
+            dim_theta)``, exchangeable along the first dimension.
         """
-        num_samples = as_count(num_samples, "num_samples")
+        shape = as_shape(num_samples, "num_samples")
         x, entries = self._check(x, context)
         correct = self._correct_some(x, entries)
         with embedded_once():
-            return sample_corrected(
-                self.posterior, num_samples, x.shape, correct, seed=seed
+            draws = sample_corrected(
+                self.posterior, math.prod(shape), x.shape, correct, seed=seed
             )
+        return draws.reshape(*shape, *draws.shape[1:])
 
     def log_prob(self, theta: ArrayLike, x: ArrayLike, context: Context) -> Tensor:
         """Evaluate the corrected posterior's density.
@@ -217,8 +224,11 @@ class CorrectedPosterior:
         return cls(kept.posterior, kept.corrector)
 
     def _check(self, x: ArrayLike, context: Context) -> tuple[Tensor, Entries]:
-        dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
-        x = as_matrix(x, "x", dim=dim_x, device=device)
+        as_rows = getattr(self.posterior, "as_rows", None)
+        if as_rows is None:
+            dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
+            as_rows = partial(as_matrix, name="x", dim=dim_x, device=device)
+        x = as_rows(x)
         return x, as_entries(context, num_rows=len(x))
 
     def __repr__(self) -> str:

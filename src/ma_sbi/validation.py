@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = [
     "as_matrix",
     "as_pairs",
     "as_pools",
+    "as_shape",
     "as_tensor",
     "check_positive",
     "check_precision",
@@ -267,6 +268,18 @@ def about_vector(x: Any, name: str) -> str:
         f"a vector {name} is {len(x)} observations of one column: pass one observation of "
         f"{len(x)} columns as a matrix with one row"
     )
+
+
+def as_shape(value: int | Sequence[int], name: str) -> tuple[int, ...]:
+    """Check a number of samples, or their shape as sbi and torch take it.
+
+    Example:
+        >>> as_shape(100, "num_samples"), as_shape((2, 50), "num_samples")
+        ((100,), (2, 50))
+    """
+    # A torch.Size is a tuple.
+    sizes: Sequence[Any] = value if isinstance(value, (tuple, list)) else [value]
+    return tuple(as_count(size, name) for size in sizes)
 
 
 def check_positive(value: float, name: str) -> None:

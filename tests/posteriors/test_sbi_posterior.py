@@ -75,6 +75,54 @@ def test_given_log_prob_is_sbis_at_the_corrected_x(given):
     torch.testing.assert_close(given.log_prob(theta, x=X), expected, atol=0.05, rtol=0)
 
 
+EDGE = torch.tensor([[1.9, 0.0, 0.0]])
+
+
+def test_given_normalises_or_not_as_sbi_does(given):
+    theta = torch.tensor([[1.8, 0.1, 0.0], [2.5, 0.0, 0.0]])
+    x = EDGE + SHIFTS[:1]
+    expected = sbi_npe().log_prob(theta, x=EDGE, norm_posterior=False)
+    raw = given.log_prob(theta, x=x, norm_posterior=False)
+    torch.testing.assert_close(raw, expected)
+    batched = given.log_prob_batched(theta[:, None], x, norm_posterior=False)
+    torch.testing.assert_close(batched[:, 0], expected)
+    factor = given.leakage_correction(x=x)
+    theirs = sbi_npe().leakage_correction(x=EDGE)
+    # Both are shares of 10,000 draws; four standard errors of their difference.
+    assert abs(factor - theirs) < 4 * (2 * 0.25 / 10_000) ** 0.5
+    normalised = given.log_prob(
+        theta, x=x, leakage_correction_params={"num_rejection_samples": 10_000}
+    )
+    torch.testing.assert_close(normalised, raw - factor.log())
+
+
+def test_the_leakage_of_a_mixture_is_averaged_over_candidates():
+    corrector = Candidates([[0.0] * 3, [1.0] * 3], [0.25, 0.75])
+    mixture = CorrectedPosterior(from_sbi(sbi_npe()), corrector).given("any")
+    shares = [from_sbi(sbi_npe()).acceptance(x, 1000) for x in (EDGE, EDGE - 1)]
+    expected = 0.25 * shares[0] + 0.75 * shares[1]
+    found = mixture.leakage_correction(EDGE, num_rejection_samples=1000)
+    # The draws of the second candidate follow others; four standard errors.
+    torch.testing.assert_close(found, expected, atol=4 * 0.5 / 1000**0.5, rtol=0)
+
+
+def test_given_moves_and_keeps_its_default_x(corrected):
+    for moved in (corrected.given("reads high"), corrected.packed(CONTEXTS)):
+        x = X if moved.__class__.__name__ == "SBIPosterior" else moved.pack(X, CONTEXTS[:1])
+        moved.set_default_x(x)
+        before = moved.log_prob(torch.zeros(1, 3))
+        moved.to("cpu")
+        torch.testing.assert_close(moved.log_prob(torch.zeros(1, 3)), before)
+    unmovable = type("Own", (), {"sample": corrected.posterior.sample})()
+    own = CorrectedPosterior(unmovable, corrected.corrector).given("reads high")
+    with pytest.raises(ValueError, match="a Own cannot be moved"):
+        own.to("cpu")
+
+
+def test_given_takes_a_number_of_draws_as_well(given):
+    assert given.sample(5, x=X).shape == (5, 3)
+
+
 def test_given_map_is_sbis_at_the_corrected_x(given):
     base = sbi_npe().set_default_x(X - SHIFTS[:1])
     expected = base.map(num_iter=100, num_to_optimize=20)

@@ -21,6 +21,7 @@ from ma_sbi.correctors.preflight import Preflight
 from ma_sbi.correctors.regimes import RegimeCorrector, RegimeFit, Regimes
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.correctors.shift import ShiftCorrector
+from ma_sbi.correctors.trials import TrialCorrector, per_trial
 from ma_sbi.correctors.unseen import UnrelatedContext, Unseen, UnseenContext
 
 __all__ = [
@@ -59,10 +60,12 @@ __all__ = [
     "Shift",
     "ShiftCorrector",
     "ShiftLikelihood",
+    "TrialCorrector",
     "Triples",
     "UnrelatedContext",
     "Unseen",
     "UnseenContext",
     "cross_fit",
     "decompose",
+    "per_trial",
 ]

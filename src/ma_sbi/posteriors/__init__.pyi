@@ -1,5 +1,6 @@
 # Public names, loaded when first used: training needs no sbi, and sbi takes seconds.
 from .amortized import Amortized
+from .bayesflow import from_bayesflow
 from .callables import from_callable
 from .density import SimulationDensity, fit_density, load_density
 from .diffusion import DiffusionPosterior, fit_ddpm, load_ddpm, noise_schedule
@@ -19,6 +20,7 @@ __all__ = [
     "fit_ddpm",
     "fit_density",
     "fit_flow",
+    "from_bayesflow",
     "from_callable",
     "from_sbi",
     "from_zuko",

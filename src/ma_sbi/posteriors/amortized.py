@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
+from typing_extensions import Self
 
 from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.protocols import MAX_ROWS, ArrayLike
 from ma_sbi.randomness import seeded
-from ma_sbi.validation import as_count, as_matrix, as_tensor
+from ma_sbi.validation import as_matrix, as_shape, as_tensor
 
 __all__ = ["Amortized"]
 
@@ -59,31 +63,37 @@ class Amortized(ABC):
     def _draw(self, num_samples: int, x: Tensor) -> Tensor:
         """Draw ``(num_samples, batch, dim_theta)`` for x ``(batch, dim_x)``."""
 
-    def sample(self, num_samples: int, x: ArrayLike, *, seed: int | None = None) -> Tensor:
+    def sample(
+        self, num_samples: int | Sequence[int], x: ArrayLike, *, seed: int | None = None
+    ) -> Tensor:
         """Draw for a batch of observations.
 
         Args:
-            num_samples: Draws per observation.
+            num_samples: Draws per observation, or their shape, as in sbi.
             x: Observations, shape ``(batch, dim_x)``.
             seed: Makes the draws repeatable; torch's global generator if None.
 
         Returns:
-            Draws of shape ``(num_samples, batch, dim_theta)``. Where it could not draw,
-            they are NaN, and a warning says so (:class:`~ma_sbi.nan.NotANumber`).
+            Draws of shape ``(num_samples, batch, dim_theta)``, or ``(*shape, batch,
+            dim_theta)``. Where it could not draw, they are NaN, and a warning says so
+            (:class:`~ma_sbi.nan.NotANumber`).
         """
-        num_samples = as_count(num_samples, "num_samples")
-        x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
+        shape = as_shape(num_samples, "num_samples")
+        total = math.prod(shape)
+        x = self.as_rows(x)
         if self.training_range is not None:
             self.training_range.warn(x)
         per_pass = max(1, self.max_rows // len(x))
-        counts = [
-            min(per_pass, num_samples - start) for start in range(0, num_samples, per_pass)
-        ]
+        counts = [min(per_pass, total - start) for start in range(0, total, per_pass)]
         with torch.no_grad():
             passes = self._draw_passes(counts, x, seed)
         draws = torch.cat(passes) if len(passes) > 1 else passes[0]
         tell(not_drawn(draws), "draws")
-        return draws
+        return draws.reshape(*shape, *draws.shape[1:])
+
+    def as_rows(self, x: Any) -> Tensor:
+        """Check observations, and return one row for each, shape ``(batch, dim_x)``."""
+        return as_matrix(x, "x", dim=self.dim_x, device=self.device)
 
     def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
         """Draw as often as each pass counts, from torch's global generator."""
@@ -94,13 +104,42 @@ class Amortized(ABC):
         """Return the same posterior with its quick sampler; itself if it has only one."""
         return self
 
+    def normalised_by(self, num_draws: int) -> Amortized:
+        """Return the same posterior, its density normalised by so many draws per x.
+
+        Zero does not normalise it. A posterior that never leaks out of the prior's support
+        is returned as it is.
+        """
+        return self
+
+    def acceptance(self, x: Any, num_draws: int) -> Tensor:
+        """Estimate the share of draws inside the prior's support, shape ``(batch,)``.
+
+        It is one for a posterior that never leaks.
+        """
+        x = self.as_rows(x)
+        return torch.ones(len(x), device=x.device)
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the posterior to a device, in place as torch's modules do; return it.
+
+        Raises:
+            ValueError: If it cannot be moved.
+        """
+        if self.device not in (None, torch.device(device)):
+            raise ValueError(
+                f"a {type(self).__name__} stays on {self.device}; save it, and load it "
+                f"with load_posterior(path, device={str(device)!r})"
+            )
+        return self
+
     def _told(self, log_prob: Tensor) -> Tensor:
         """Return log densities ``(num_samples, batch)``; warn of those that are NaN."""
         tell(no_density(log_prob), "log densities")
         return log_prob
 
     def _check_density_input(self, theta: ArrayLike, x: ArrayLike) -> tuple[Tensor, Tensor]:
-        x = as_matrix(x, "x", dim=self.dim_x, device=self.device)
+        x = self.as_rows(x)
         if self.training_range is not None:
             self.training_range.warn(x)
         theta = as_tensor(theta, "theta").to(x.device, torch.float32)

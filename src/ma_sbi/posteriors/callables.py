@@ -31,7 +31,8 @@ def from_callable(
         sample: ``sample(num_samples, x)`` gives ``(num_samples, dim_theta)`` for one x of
             shape ``(dim_x,)``; or, if batched, ``(num_samples, batch, dim_theta)`` for x
             of shape ``(batch, dim_x)``, which saves a loop. A ``seed`` reaches it if it
-            draws with torch.
+            draws with torch. Where the order of dimensions could not be told from sizes
+            (three draws of three parameters), it is asked for one draw more.
         log_prob: ``log_prob(theta, x)`` gives ``(n,)`` for theta ``(n, dim_theta)`` and
             one x; or, if batched, ``(n, batch)`` for theta ``(n, batch, dim_theta)``.
         batched: Whether the functions take a batch of observations.
@@ -72,17 +73,33 @@ class CallableAdapter(Truncated):
         self.batched = batched
 
     def _propose(self, num_samples: int, x: Tensor) -> Tensor:
+        if self.batched and num_samples == len(x) > 1:
+            return self._ask(num_samples + 1, x)[:-1]
+        draws = self._ask(num_samples, x)
+        if draws.shape[2] == num_samples > 1:
+            return self._ask(num_samples + 1, x)[:-1]
+        return draws
+
+    def _ask(self, num_samples: int, x: Tensor) -> Tensor:
         if self.batched:
-            draws = _as_float(self.sample_function(num_samples, x))
+            rows = [_as_float(self.sample_function(num_samples, x))]
+            expected: tuple[int, ...] = (num_samples, len(x))
         else:
             rows = [_as_float(self.sample_function(num_samples, row)) for row in x]
-            draws = torch.stack(rows, dim=1)
-        if draws.ndim != 3 or draws.shape[:2] != (num_samples, len(x)):
-            form = "batch, dim_theta" if self.batched else "dim_theta"
-            found = tuple(draws.shape) if self.batched else tuple(rows[0].shape)
+            expected = (num_samples,)
+        for row in rows:
+            if row.ndim != len(expected) + 1 or row.shape[:-1] != expected:
+                form = "batch, dim_theta" if self.batched else "dim_theta"
+                raise ValueError(
+                    f"the sample function must return shape (num_samples, {form}); got "
+                    f"{tuple(row.shape)} for {num_samples} draws of {len(x)} observations"
+                )
+        draws = rows[0] if self.batched else torch.stack(rows, dim=1)
+        dim_theta = None if self.prior is None else self.prior.event_shape[0]
+        if dim_theta not in (None, draws.shape[2]):
             raise ValueError(
-                f"the sample function must return shape (num_samples, {form}); got {found} "
-                f"for {num_samples} draws"
+                f"the sample function must return {dim_theta} parameters, as the prior "
+                f"has, got {draws.shape[2]}"
             )
         if not torch.isfinite(draws).all():
             raise ValueError("the sample function must return finite draws")
@@ -107,6 +124,12 @@ class DenseCallableAdapter(CallableAdapter, DenseTruncated):
         self.log_prob_function = log_prob
 
     def _density(self, theta: Tensor, x: Tensor) -> Tensor:
+        if self.batched and len(theta) == len(x) > 1:
+            # One theta more: else sizes would not tell the order of dimensions.
+            return self._values(torch.cat([theta, theta[:1]]), x)[:-1]
+        return self._values(theta, x)
+
+    def _values(self, theta: Tensor, x: Tensor) -> Tensor:
         if self.batched:
             values = _as_float(self.log_prob_function(theta, x))
         else:

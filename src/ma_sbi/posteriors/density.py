@@ -21,7 +21,7 @@ from ma_sbi.protocols import ArrayLike
 from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.saved import Saved, num_weights
 from ma_sbi.saving import Packed, read
-from ma_sbi.validation import as_count, as_counts, as_matrix, double_device
+from ma_sbi.validation import as_count, as_counts, as_matrix, as_shape, double_device
 
 __all__ = ["SimulationDensity", "fit_density", "load_density", "unpack_density"]
 
@@ -267,16 +267,18 @@ class SimulationDensity:
         """Evaluate the log density; the same as ``log_prob``."""
         return self.log_prob(x)
 
-    def sample(self, num_samples: int, *, seed: int | None = None) -> Tensor:
-        """Draw, shape ``(num_samples, dim_x)``; shared values come spread.
+    def sample(
+        self, num_samples: int | Sequence[int], *, seed: int | None = None
+    ) -> Tensor:
+        """Draw ``(num_samples, dim_x)``, or ``(*shape, dim_x)``; shared values come spread.
 
         Draws are of the flow: the broad density is there for what is far from all
         simulations, and would draw nonsense once in a thousand times.
         """
-        num_samples = as_count(num_samples, "num_samples")
+        shape = as_shape(num_samples, "num_samples")
         precise = self.columns.mean.device
         rng = generator(derive(seed, "which"), precise)
-        draws = self.heavy.center.expand(num_samples, -1).clone()
+        draws = self.heavy.center.expand(math.prod(shape), -1).clone()
         which = torch.randint(
             len(self.flows), draws[:, 0].shape, generator=rng, device=precise
         )
@@ -287,7 +289,7 @@ class SimulationDensity:
                     draws[block] = flow().sample((len(block),)).to(draws)
         tell(not_drawn(draws[None]), "draws", of="the flow", at="draws")
         x = self.columns.invert(self.heavy.bound(draws))
-        return x.to(self.device, torch.float32)
+        return x.to(self.device, torch.float32).reshape(*shape, -1)
 
     def save(self, path: str | Path) -> None:
         """Write the density to a file; :func:`load_density` reads it back."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from ma_sbi.correctors.composed import encode
 from ma_sbi.mixture import log_prob_corrected, log_prob_mixture, sample_corrected
 from ma_sbi.protocols import AmortizedPosterior, ArrayLike, Context, Corrections, Encoder
 from ma_sbi.randomness import seeded
-from ma_sbi.validation import as_matrix
+from ma_sbi.validation import as_matrix, as_shape
 
 __all__ = ["PackedPosterior", "SBIPosterior"]
 
@@ -33,6 +34,9 @@ class SBIPosterior(NeuralPosterior):
     """
 
     def __init__(self, posterior: AmortizedPosterior, correct: Correct) -> None:
+        self._build(posterior, correct)
+
+    def _build(self, posterior: AmortizedPosterior, correct: Correct) -> None:
         prior = getattr(posterior, "prior", None)
         device = getattr(posterior, "device", None) or torch.get_default_device()
         # sbi may try the prior out by sampling it; the caller's generator stays as it is.
@@ -46,7 +50,7 @@ class SBIPosterior(NeuralPosterior):
 
     def sample(
         self,
-        sample_shape: torch.Size | tuple[int, ...] = torch.Size(),  # noqa: B008
+        sample_shape: int | Sequence[int] = torch.Size(),  # noqa: B008
         x: Tensor | None = None,
         show_progress_bars: bool = False,  # noqa: FBT001, FBT002 (sbi's signature)
         **kwargs: Any,
@@ -62,16 +66,16 @@ class SBIPosterior(NeuralPosterior):
 
     def sample_batched(
         self,
-        sample_shape: torch.Size | tuple[int, ...],
+        sample_shape: int | Sequence[int],
         x: Tensor,
         show_progress_bars: bool = False,  # noqa: FBT001, FBT002 (sbi's signature)
         **kwargs: Any,
     ) -> Tensor:
         """Draw ``(*sample_shape, batch, dim_theta)`` for a batch of observations."""
-        shape = torch.Size(sample_shape)
-        x = as_matrix(x, "x")
+        shape = as_shape(sample_shape, "sample_shape")
+        x = _as_rows(x)
         draws = sample_corrected(
-            self.posterior, shape.numel(), x.shape, lambda rows: self.correct(x[rows])
+            self.posterior, math.prod(shape), x.shape, lambda rows: self.correct(x[rows])
         )
         return draws.reshape(*shape, *draws.shape[1:])
 
@@ -79,20 +83,88 @@ class SBIPosterior(NeuralPosterior):
         self,
         theta: Tensor,
         x: Tensor | None = None,
-        track_gradients: bool = False,  # noqa: FBT001, FBT002 (sbi's signature)
+        norm_posterior: bool = True,  # noqa: FBT001, FBT002 (sbi's signature)
+        track_gradients: bool = False,  # noqa: FBT001, FBT002
+        leakage_correction_params: dict[str, Any] | None = None,
     ) -> Tensor:
-        """Evaluate theta ``(n, dim_theta)`` for one observation, shape ``(n,)``."""
+        """Evaluate theta ``(n, dim_theta)`` for one observation, shape ``(n,)``.
+
+        Args:
+            theta: Parameters.
+            x: The observation; the default x if None.
+            norm_posterior: Whether to normalise over the prior's support, as sbi does.
+            track_gradients: Whether the result has gradients.
+            leakage_correction_params: Of these, ``num_rejection_samples`` has an effect:
+                draws per candidate to normalise by.
+        """
         # A copy, as the observation is part of it: threads may ask for different ones.
         potential = copy.copy(self.potential_fn)
+        potential.posterior = self._normalised(norm_posterior, leakage_correction_params)
         potential.set_x(self._x_else_default_x(x))
         return potential(theta, track_gradients=track_gradients)
 
-    def log_prob_batched(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Evaluate theta ``(n, batch, dim_theta)`` for a batch of observations."""
-        x = as_matrix(x, "x")
-        return log_prob_corrected(
-            self.posterior, theta, x.shape, lambda rows: self.correct(x[rows])
-        )
+    def log_prob_batched(
+        self,
+        theta: Tensor,
+        x: Tensor,
+        norm_posterior: bool = True,  # noqa: FBT001, FBT002 (sbi's signature)
+        track_gradients: bool = False,  # noqa: FBT001, FBT002
+        leakage_correction_params: dict[str, Any] | None = None,
+    ) -> Tensor:
+        """Evaluate theta ``(n, batch, dim_theta)`` for a batch of observations.
+
+        The other arguments are those of ``log_prob``.
+        """
+        posterior = self._normalised(norm_posterior, leakage_correction_params)
+        x = _as_rows(x)
+        with torch.set_grad_enabled(track_gradients):
+            return log_prob_corrected(
+                posterior, theta, x.shape, lambda rows: self.correct(x[rows])
+            )
+
+    @torch.no_grad()
+    def leakage_correction(
+        self,
+        x: Tensor,
+        num_rejection_samples: int = 10_000,
+        force_update: bool = False,  # noqa: FBT001, FBT002 (sbi's signature)
+        show_progress_bars: bool = False,  # noqa: FBT001, FBT002
+        rejection_sampling_batch_size: int = 10_000,
+    ) -> Tensor:
+        """Estimate the mass inside the prior's support for each x, shape ``(batch,)``.
+
+        It is averaged over candidates, each of which ``log_prob`` normalises by its own;
+        with one candidate ``log_prob`` is that without ``norm_posterior`` less the log of
+        this. The last three arguments are sbi's and have no effect.
+        """
+        x = _as_rows(x)
+        candidates = self.correct(x)
+        weight = candidates.log_weight.exp()
+        if not hasattr(self.posterior, "acceptance"):
+            return weight.sum(dim=0)  # not one of our posteriors: it is not cut
+        flat = candidates.x.flatten(0, 1)
+        share = self.posterior.acceptance(flat, num_rejection_samples)
+        return (share.reshape(weight.shape) * weight).sum(dim=0)
+
+    def to(self, device: torch.device | str) -> None:
+        """Move the posterior to a device, in place as sbi's own; the default x as well."""
+        if not hasattr(self.posterior, "to"):
+            raise ValueError(
+                f"a {type(self.posterior).__name__} cannot be moved: make it on {device}"
+            )
+        self.posterior.to(device)
+        default_x = self.default_x
+        self._build(self.posterior, self.correct)
+        if default_x is not None:
+            self.set_default_x(default_x)
+
+    def _normalised(self, norm_posterior: bool, params: dict[str, Any] | None) -> Any:  # noqa: FBT001
+        num_draws = (params or {}).get("num_rejection_samples")
+        if not norm_posterior:
+            num_draws = 0
+        if num_draws is None or not hasattr(self.posterior, "normalised_by"):
+            return self.posterior
+        return self.posterior.normalised_by(num_draws)
 
 
 class PackedPosterior(SBIPosterior):
@@ -126,7 +198,7 @@ class PackedPosterior(SBIPosterior):
 
     def pack(self, x: ArrayLike, context: Context) -> Tensor:
         """Put x ``(batch, dim_x)`` and its context side by side."""
-        x = as_matrix(x, "x")
+        x = _as_rows(x)
         entries = as_entries(context, num_rows=len(x))
         number = match(self._contexts, entries)
         unknown = number >= len(self._contexts)
@@ -144,6 +216,12 @@ class PackedPosterior(SBIPosterior):
             raise ValueError("these rows are not packed; use pack(x, context)")
         context = self._contexts.iloc[number.numpy()]
         return self._correct_in_context(rows[:, :dim_x], context)
+
+
+def _as_rows(x: Any) -> Tensor:
+    """Flatten observations of several dimensions; the correction checks their width."""
+    several = isinstance(x, Tensor) and x.ndim > 2
+    return as_matrix(x.flatten(1) if several else x, "x")
 
 
 class _Potential(BasePotential):
@@ -165,7 +243,7 @@ class _Potential(BasePotential):
                     f"one observation is expected, got {len(self.x_o)}; use "
                     "log_prob_batched or sample_batched"
                 )
-            self.candidates = self.correct(self.x_o)
+            self.candidates = self.correct(_as_rows(self.x_o))
 
     def __call__(self, theta: Tensor, track_gradients: bool = True) -> Tensor:  # noqa: FBT001, FBT002
         if track_gradients and not theta.requires_grad:

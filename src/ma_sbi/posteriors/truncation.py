@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.support import is_bounded, within_support
@@ -49,6 +50,22 @@ class Truncated(Amortized):
         density = getattr(self, "_density", None)
         return sample_truncated(self._propose, density, self.prior, num_samples, x)
 
+    def acceptance(self, x: Any, num_draws: int) -> Tensor:
+        """Estimate the share of draws inside the prior's support, shape ``(batch,)``.
+
+        The draws are the same in every call.
+        """
+        x = self.as_rows(x)
+        if not is_bounded(self.prior):
+            return torch.ones(len(x), device=x.device)
+        rows_per_pass = max(1, MAX_ROWS // num_draws)
+        with torch.no_grad(), seeded(0, x.device):
+            share = [
+                within_support(self.prior, self._propose(num_draws, part))
+                for part in x.split(rows_per_pass)
+            ]
+        return torch.cat(share, dim=1).float().mean(dim=0)
+
 
 class DenseTruncated(Truncated):
     """A leaky posterior with a density, which is normalised over the support."""
@@ -56,12 +73,16 @@ class DenseTruncated(Truncated):
     leakage_samples = 2_000
     _last_acceptance: tuple[bytes, Tensor] | None = None
 
-    def quick(self) -> DenseTruncated:
+    def quick(self) -> Self:
         """Return the same posterior, with a density that is normalised by few draws."""
-        rough = copy.copy(self)
-        rough.leakage_samples = min(self.leakage_samples, FEW_DRAWS)
-        rough._last_acceptance = None
-        return rough
+        return self.normalised_by(min(self.leakage_samples, FEW_DRAWS))
+
+    def normalised_by(self, num_draws: int) -> Self:
+        """Return the same posterior, its density normalised by so many draws per x."""
+        other = copy.copy(self)
+        other.leakage_samples = num_draws
+        other._last_acceptance = None
+        return other
 
     @abstractmethod
     def _density(self, theta: Tensor, x: Tensor) -> Tensor:
@@ -89,13 +110,7 @@ class DenseTruncated(Truncated):
         key = x.cpu().numpy().tobytes()
         last = self._last_acceptance  # one look: another thread may replace it
         if last is None or last[0] != key:
-            rows_per_pass = max(1, MAX_ROWS // self.leakage_samples)
-            with torch.no_grad(), seeded(0, x.device):
-                share = [
-                    within_support(self.prior, self._propose(self.leakage_samples, part))
-                    for part in x.split(rows_per_pass)
-                ]
-            accepted = torch.cat(share, dim=1).float().mean(dim=0)
+            accepted = self.acceptance(x, self.leakage_samples)
             # As if at least one draw were inside: the log must stay finite.
             log_share = accepted.clamp(min=1 / self.leakage_samples).log()
             last = self._last_acceptance = (key, log_share)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.distributions import Distribution
+from typing_extensions import Self
 
 from ma_sbi.display.text import shorten
 from ma_sbi.nan import refuse_weights
@@ -23,25 +26,44 @@ def from_zuko(
 ) -> ZukoAdapter:
     """Adapt a conditional flow: ``flow(x)`` is a distribution over theta.
 
-    For a lampe estimator pass its ``flow``. The flow must take the raw x, on which
-    corrections act.
+    The flow must take the raw x, on which corrections act.
 
     Args:
-        flow: The trained flow.
+        flow: The trained flow, or an estimator of lampe that has one (NPE, FMPE).
         prior: Prior over theta; if given, draws are kept inside its support.
         x_train: Simulations it was trained on; if given, an x far outside gives a warning.
+
+    Raises:
+        ValueError: If it is no conditional flow, or its weights are not finite.
     """
-    if not callable(flow) or isinstance(flow, type):
+    conditional = getattr(flow, "flow", flow)  # an estimator of lampe holds its flow
+    if not callable(conditional) or isinstance(flow, type):
         got = f"the class {flow.__name__}" if isinstance(flow, type) else repr(flow)
         raise ValueError(
             f"from_zuko expects a conditional flow that is trained, got {shorten(got)}"
+        )
+    if _num_arguments(conditional) > 1:
+        raise ValueError(
+            f"from_zuko expects that flow(x) is a distribution over theta, but a "
+            f"{type(flow).__name__} takes {_num_arguments(conditional)} arguments; an "
+            "estimator of ratios needs from_callable with a sampler of your own"
         )
     refuse_weights(flow, f"this {type(flow).__name__}")
     return ZukoAdapter(flow, prior, x_train)
 
 
+def _num_arguments(flow: Any) -> int:
+    """Count the arguments that a call needs."""
+    try:
+        parameters = inspect.signature(getattr(flow, "forward", flow)).parameters
+    except (TypeError, ValueError):  # has no signature
+        return 1
+    needed = (p for p in parameters.values() if p.default is p.empty)
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in needed)
+
+
 class ZukoAdapter(DenseTruncated):
-    """A conditional flow."""
+    """A conditional flow, of zuko or inside an estimator of lampe."""
 
     def __init__(
         self, flow: Any, prior: Distribution | None, x_train: ArrayLike | None
@@ -53,7 +75,16 @@ class ZukoAdapter(DenseTruncated):
             training_range=training_range,
             device=None if parameter is None else parameter.device,
         )
-        self.flow = flow
+        self.estimator = flow
+        self.flow = getattr(flow, "flow", flow)
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the flow to a device, in place as torch's modules do; return it."""
+        if self.prior is not None and torch.device(device) != self.device:
+            raise ValueError("a flow with a prior stays; move the flow, and adapt it again")
+        self.estimator.to(device)
+        self.device = torch.device(device)
+        return self
 
     def _propose(self, num_samples: int, x: Tensor) -> Tensor:
         with self._taking(x):
@@ -77,4 +108,4 @@ class ZukoAdapter(DenseTruncated):
             ) from error
 
     def __repr__(self) -> str:
-        return f"from_zuko({type(self.flow).__name__})"
+        return f"from_zuko({type(self.estimator).__name__})"
