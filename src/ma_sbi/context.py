@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_datetime64_any_dtype
 
+from ma_sbi.display.grouping import MISSING
+
 if TYPE_CHECKING:
     from ma_sbi.protocols import Context
 
@@ -22,6 +24,7 @@ __all__ = [
     "as_entries",
     "distinct",
     "in_days",
+    "in_one_column",
     "is_missing",
     "match",
 ]
@@ -136,6 +139,27 @@ def in_days(column: pd.Series) -> pd.Series:
     if is_datetime64_any_dtype(column):
         return (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds() / 86_400
     return column
+
+
+def in_one_column(entries: Entries) -> np.ndarray:
+    """Write each entry as one value, to be shown: the columns of a table as one text.
+
+    Returns:
+        Shape ``(n,)``; :data:`~ma_sbi.display.grouping.MISSING` where nothing is known.
+
+    Example:
+        >>> table = pd.DataFrame({"day": ["dry", None], "dose": [1.5, np.nan]})
+        >>> in_one_column(table).tolist()
+        ['dry, 1.5', '(missing)']
+    """
+    uniques, codes = distinct(entries)
+    table = pd.DataFrame(uniques).astype(object)
+    values = table.mask(is_missing(table), MISSING).to_numpy(dtype=object)
+    words = np.empty(len(values), dtype=object)
+    for place, (row, gaps) in enumerate(zip(values, values == MISSING, strict=True)):
+        several = len(row) > 1 and not gaps.all()
+        words[place] = ", ".join(map(str, row)) if several else row[0]
+    return words[codes]
 
 
 def _tabulate(context: Context, num_rows: int | None) -> Entries:
