@@ -5,8 +5,8 @@
 # rates was trained on simulated epidemics: new cases of each day, over six weeks.
 #
 # Real counts are reported late. Some districts enter nothing at week-ends, some are three
-# days behind. A note says which, and the simulator knows nothing of it. A late count is the
-# same count in another column, so no shift of the counts corrects it.
+# days behind. A note says which, and the simulator knows nothing of it. A late count is
+# the same count in another column, so no shift of the counts corrects it.
 
 # %%
 import torch
@@ -31,7 +31,8 @@ prior = Independent(LogNormal(torch.tensor([-0.7, -1.6]), torch.tensor([0.3, 0.2
 def simulate_counts(theta, seed):
     """New cases of each day among ten thousand people, of whom twenty bring it in."""
     infection, recovery = theta.T
-    susceptible, infected = torch.full_like(infection, 0.998), torch.full_like(recovery, 0.002)
+    infected = torch.full_like(infection, 0.002)
+    susceptible = 1 - infected
     new = []
     for _ in range(DAYS):
         start = susceptible
@@ -47,8 +48,8 @@ def simulate_counts(theta, seed):
 # %% [markdown]
 # ## The posterior
 #
-# It sees logarithms of counts. `fit_flow` trains a neural spline flow; one from sbi does as
-# well.
+# It sees logarithms of counts. `fit_flow` trains a neural spline flow; one from sbi does
+# as well.
 
 # %%
 torch.manual_seed(0)
@@ -92,9 +93,10 @@ def observe(theta, notes, seed):
 # %% [markdown]
 # ## Past epidemics
 #
-# Of 120 districts in earlier years there are both: the counts as they were reported at the
-# time, and those by day of onset, which the registry completed months later. The second are
-# what the simulator describes, so they are `x_sim`. No rate of any past epidemic is known.
+# Of 120 districts in earlier years there are both: the counts as they were reported at
+# the time, and those by day of onset, which the registry completed months later. The
+# second are what the simulator describes, so they are `x_sim`. No rate of any past
+# epidemic is known.
 
 # %%
 notes = [NOTES[row % 3] for row in range(120)]
@@ -105,13 +107,14 @@ axes = plot_departures(x_obs, notes, x_sim, columns=second_week, names=WEEKDAYS)
 axes[0].figure.savefig("epidemic_departures.png")
 
 # %% [markdown]
-# The second week of the log counts. Week-ends are empty and Mondays too high where nothing is
-# entered at week-ends; where entries are late, all days are too low while cases rise.
+# The second week of the log counts. Week-ends are empty and Mondays too high where
+# nothing is entered at week-ends; where entries are late, all days are too low while
+# cases rise.
 #
 # ## The correction
 #
-# With `simulations=`, `fit_corrector` can also learn the departure forwards, from the counts
-# by onset to the reports, and then the way back.
+# With `simulations=`, `fit_corrector` can also learn the departure forwards, from the
+# counts by onset to the reports, and then the way back.
 
 # %%
 corrector = fit_corrector(

@@ -1,19 +1,20 @@
 # %% [markdown]
 # # An sbi posterior with operator notes
 #
-# A laboratory measures how fast dyes stop glowing. A lamp excites a sample, and photons are
-# counted in eight gates of half a nanosecond. The simulator knows two parameters: how bright
-# the sample is, and the lifetime of its glow. A posterior was trained on it with sbi.
+# A laboratory measures how fast dyes stop glowing. A lamp excites a sample, and photons
+# are counted in eight gates of half a nanosecond. The simulator knows two parameters: how
+# bright the sample is, and the lifetime of its glow. A posterior was trained on it with
+# sbi.
 #
-# The instrument has a log. Some days its lamp is new, some days the filter wheel jams, and
-# some days somebody leaves the room light on. The simulator knows nothing of that.
+# The instrument has a log. Some days its lamp is new, some days the filter wheel jams,
+# and some days somebody leaves the room light on. The simulator knows nothing of that.
 
 # %%
 import torch
 from sbi.inference import NPE
-from sbi.utils import BoxUniform
+from torch.distributions import Independent, Normal
 
-from ma_sbi import CorrectedPosterior, check, fit_corrector, from_sbi
+from ma_sbi import CorrectedPosterior, check, from_sbi
 from ma_sbi.plots import (
     plot_before_after,
     plot_candidates,
@@ -24,7 +25,7 @@ from ma_sbi.plots import (
 
 NAMES = ["log brightness", "log lifetime"]
 GATES = [f"gate {gate}" for gate in range(8)]
-prior = BoxUniform(torch.tensor([4.0, -1.0]), torch.tensor([7.0, 1.5]))
+prior = Independent(Normal(torch.tensor([5.5, 0.2]), torch.tensor([0.7, 0.5])), 1)
 
 
 def expected(theta):
@@ -52,7 +53,7 @@ def simulate(theta, seed):
 torch.manual_seed(0)
 theta = prior.sample((3000,))
 trainer = NPE(prior).append_simulations(theta, simulate(theta, seed=1))
-trainer.train(training_batch_size=100, max_num_epochs=40, show_train_summary=False)
+trainer.train(training_batch_size=200, learning_rate=2e-3, stop_after_epochs=5)
 posterior = from_sbi(trainer.build_posterior())
 
 # %% [markdown]
@@ -84,14 +85,14 @@ def draw_notes(num, seed):
 # %% [markdown]
 # ## Control runs
 #
-# Once a day a reference dye is measured, whose brightness and lifetime are certified. So the
-# simulator can be run at the same settings, several times, which shows its noise. That is
-# `x_sim`. (Other sources are listed in
-# [Where x_sim comes from](../how_to/where_x_sim_comes_from.md).)
+# Once a day a reference dye is measured, whose brightness and lifetime are certified. So
+# the simulator can be run at the same settings, several times, which shows its noise.
+# That is `x_sim`. (Other sources are listed in [Where x_sim comes
+# from](../how_to/where_x_sim_comes_from.md).)
 
 # %%
-settings = prior.sample((160,))
-notes = draw_notes(160, seed=2)
+settings = prior.sample((320,))
+notes = draw_notes(320, seed=2)
 x_obs = observe(settings, notes, seed=3)
 x_sim = torch.stack([simulate(settings, seed=10 + run) for run in range(8)], dim=1)
 
@@ -100,7 +101,8 @@ axes[0].figure.savefig("operator_notes_departures.png")
 
 # %% [markdown]
 # A new lamp and a jammed filter change all gates alike, in logarithms. The room light is
-# another matter: late gates, which are dark, suffer most, and how much depends on the sample.
+# another matter: late gates, which are dark, suffer most, and how much depends on the
+# sample.
 #
 # ## May we correct by these notes?
 
@@ -113,17 +115,17 @@ for reason in answer.reasons:
 # %% [markdown]
 # ## What was learned
 #
-# The answer holds the corrector that was judged, fitted to all rows. This is how it would be
-# fitted alone, and what was tried:
+# The answer holds what `fit_corrector` fitted to these rows. What it was chosen from:
 
 # %%
-corrector = fit_corrector(notes, x_obs, x_sim, posterior=posterior, theta=settings, seed=0)
+corrector = answer.corrector
 plot_tried(corrector).figure.savefig("operator_notes_tried.png")
 
 # %% [markdown]
 # ## A new sample
 #
-# A dye with a true brightness of exp(5) and a lifetime of 1 ns is measured under the new lamp.
+# A dye with a true brightness of exp(5) and a lifetime of 1 ns is measured under the new
+# lamp.
 
 # %%
 dye = torch.tensor([[5.0, 0.0]])
@@ -139,9 +141,9 @@ plot_candidates(corrector, x, note, names=GATES).figure.savefig(
 )
 
 # %% [markdown]
-# Uncorrected, the posterior is sure of a brightness that is wrong by the strength of the lamp.
-# The correction moves it to the truth. It is as wide as its candidates say: the lamp is known
-# from some forty control runs, not perfectly.
+# Uncorrected, the posterior is sure of a brightness that is wrong by the strength of the
+# lamp. The correction moves it to the truth. It is as wide as its candidates say: the
+# lamp is known from some eighty control runs, not perfectly.
 #
 # ## On average
 #

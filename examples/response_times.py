@@ -3,15 +3,15 @@
 #
 # People decide, again and again, whether dots move to the left or to the right. The
 # drift-diffusion model explains how long they take and how often they are wrong by three
-# parameters: the drift of the evidence, the distance of the boundaries at which they decide,
-# and the time that is not spent deciding.
+# parameters: the drift of the evidence, the distance of the boundaries at which they
+# decide, and the time that is not spent deciding.
 #
-# Some blocks begin with "be fast", some with "be accurate". Response times then differ, and
-# the instruction stands in the data as a context. Should it be used to correct?
+# Some blocks begin with "be fast", some with "be accurate". Response times then differ,
+# and the instruction stands in the data as a context. Should it be used to correct?
 #
-# No. An instruction changes the *parameters*: people who hurry move their boundaries closer.
-# That is what one wants to measure, and a correction would remove it. This page shows that
-# `check` refuses, and what would have happened otherwise.
+# No. An instruction changes the *parameters*: people who hurry move their boundaries
+# closer. That is what one wants to measure, and a correction would remove it. This page
+# shows that `check` refuses, and what would have happened otherwise.
 
 # %%
 import warnings
@@ -68,7 +68,9 @@ posterior = fit_flow(prior, theta, simulations, learning_rate=2e-3, patience=5, 
 # %%
 INSTRUCTIONS = {"Be as fast as you can.": 0.7, "Take the time you need.": 1.0}
 INSTRUCTIONS["Avoid every mistake."] = 1.3
-people = torch.tensor([1.5, 1.4, 0.3]) + torch.tensor([0.3, 0.15, 0.04]) * torch.randn(50, 3)
+people = torch.tensor([1.5, 1.4, 0.3]) + torch.tensor([0.3, 0.15, 0.04]) * torch.randn(
+    50, 3
+)
 true_theta = people.repeat(3, 1)
 true_theta[:, 1] *= torch.tensor(list(INSTRUCTIONS.values())).repeat_interleave(50)
 instructions = np.repeat(list(INSTRUCTIONS), 50)
@@ -93,12 +95,12 @@ print("inferred       ", boundaries(before))
 #
 # ## A tempting mistake
 #
-# Nobody has simulations at the true parameters of these people. It is tempting to simulate at
-# the inferred ones, and to call that `x_sim`:
+# Nobody has simulations at the true parameters of these people. It is tempting to
+# simulate at the inferred ones, eight times each, and to call that `x_sim`:
 
 # %%
 inferred = before.mean(dim=0)
-x_sim = simulate(inferred, seed=3)
+x_sim = torch.stack([simulate(inferred, seed=10 + run) for run in range(8)], dim=1)
 axes = plot_departures(x_obs, instructions, x_sim, names=COLUMNS)
 axes[0].figure.savefig("response_times_departures.png")
 
@@ -112,8 +114,8 @@ for reason in answer.reasons:
 # ## Without pairs
 #
 # With a pool of simulations instead of pairs, a correction would make the blocks of every
-# instruction look like the pool. That is only right if parameters have the same distribution
-# under every instruction, which is what the experiment is about.
+# instruction look like the pool. That is only right if parameters have the same
+# distribution under every instruction, which is what the experiment is about.
 
 # %%
 with warnings.catch_warnings():
@@ -147,10 +149,10 @@ axes = plot_corner(both, theta=true_theta[person], names=NAMES)
 axes[0, 0].figure.savefig("response_times_posterior.png")
 
 # %% [markdown]
-# The effect of the instructions is gone: the true finding of the experiment, removed as if it
-# were a fault of the apparatus. Real data show the same
-# ([What real data say](../bench/real_data.md)).
+# The effect of the instructions is gone: the true finding of the experiment, removed as
+# if it were a fault of the apparatus. Real data show the same ([What real data
+# say](../bench/real_data.md)).
 #
-# **What to do instead.** Use the posterior as it is. A context belongs into a correction if it
-# tells how the *measurement* departs from the simulator (a slow keyboard, a screen that lags),
-# and not if it tells which parameters to expect.
+# **What to do instead.** Use the posterior as it is. A context belongs into a correction
+# if it tells how the *measurement* departs from the simulator (a slow keyboard, a screen
+# that lags), and not if it tells which parameters to expect.

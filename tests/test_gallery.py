@@ -59,7 +59,7 @@ def test_a_page_is_made_of_its_script(script):
 def test_a_page_shows_what_its_code_prints_and_draws(tmp_path):
     script = tmp_path / "small.py"
     script.write_text(
-        '# %% [markdown]\n# # Title\n#\n# Words.\n\n# %%\nprint(1 + 1)\n\n# %%\n'
+        "# %% [markdown]\n# # Title\n#\n# Words.\n\n# %%\nprint(1 + 1)\n\n# %%\n"
         'open("a.png", "w").close()\n# figure.savefig("a.png")\n'
     )
     cells = render.cells_of(script)

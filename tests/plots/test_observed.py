@@ -157,9 +157,7 @@ def test_the_columns_that_change_most_are_shown():
 
 def test_one_column_is_drawn_as_densities():
     data = world(num=200)
-    ax = plot_observations(
-        data.x_obs, data.context, data.x_sim, data.corrector, columns=1
-    )
+    ax = plot_observations(data.x_obs, data.context, data.x_sim, data.corrector, columns=1)
     bars = ax.containers[0] if ax.containers else ax.patches
     total = sum(bar.get_width() * bar.get_height() for bar in bars)
     assert total == pytest.approx(1.0)

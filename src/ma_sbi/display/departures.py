@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,7 +59,7 @@ def summarise(values: np.ndarray) -> Summary:
 
 
 def draw_by_context(
-    axes: Sequence[Axes],
+    axes: Iterable[Axes],
     departures: np.ndarray,
     groups: Sequence[Group],
     *,
@@ -92,7 +92,7 @@ def draw_by_context(
 
 
 def draw_along(
-    axes: Sequence[Axes],
+    axes: Iterable[Axes],
     departures: np.ndarray,
     numbers: np.ndarray,
     *,
@@ -135,9 +135,7 @@ def draw_along(
         ax.xaxis.set_major_locator(MaxNLocator(4))
 
 
-def _draw_means(
-    ax: Axes, places: np.ndarray, means: Sequence[Summary], **how: Any
-) -> None:
+def _draw_means(ax: Axes, places: np.ndarray, means: Sequence[Summary], **how: Any) -> None:
     mean, low, high, *_ = np.array(means).T
     error = np.stack([mean - low, high - mean])
     how = {"marker": "o", "ms": 4, "lw": 1, "elinewidth": 3, **how}

@@ -30,8 +30,8 @@ def plot_coverage(
 ) -> Axes:
     """Plot how often regions contain the true parameters, before and after a correction.
 
-    Below the diagonal a posterior is too sure, or biased. Bands are 95 % intervals. The rows
-    must not have been used to fit the corrector, as for
+    Below the diagonal a posterior is too sure, or biased. Bands are 95 % intervals. The
+    rows must not have been used to fit the corrector, as for
     :func:`~ma_sbi.diagnostics.coverage`, which has the figures behind the plot.
 
     Args:

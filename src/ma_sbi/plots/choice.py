@@ -122,14 +122,15 @@ def plot_tried(chosen: ChosenCorrector | Why, *, ax: Axes | None = None) -> Axes
     rows = [(one.name, one.score, one.error, _weights(one)) for one in why.tried]
     if why.gain is not None:
         rows.append((TOGETHER, *why.gain, ""))
-    colours = [AFTER if one.weight + one.weight_unseen > 0 else NEUTRAL for one in why.tried]
-    colours += [INK] * (len(rows) - len(colours))
+    used = [one.weight + one.weight_unseen > 0 for one in why.tried]
+    colours = [AFTER if one else NEUTRAL for one in used] + [INK]
     ax = one_axes(ax, (6.8, 0.9 + 0.3 * len(rows)))
     ax.axvline(0, color=INK, lw=0.6, ls=":")
-    for place, ((name, score, error, _), colour) in enumerate(zip(rows, colours, strict=True)):
+    for place, (name, score, error, _) in enumerate(rows):
         if score is not None:
-            how: Any = {"fmt": "D" if name == TOGETHER else "o", "color": colour, "ms": 5}
-            ax.errorbar(score, place, xerr=2 * (error or 0.0), capsize=3, lw=1.2, **how)
+            how: Any = {"fmt": "D" if name == TOGETHER else "o", "color": colours[place]}
+            two_errors = 2 * (error or 0.0)
+            ax.errorbar(score, place, xerr=two_errors, ms=5, capsize=3, lw=1.2, **how)
     ax.set_yticks(range(len(rows)), [name for name, *_ in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlabel("log score per row left out, less that of no correction (nats)")
@@ -138,7 +139,7 @@ def plot_tried(chosen: ChosenCorrector | Why, *, ax: Axes | None = None) -> Axes
     beside.set_ylabel("weight | under a new context")
     beside.tick_params(length=0)
     beside.spines["right"].set_visible(False)
-    for text, colour in zip(beside.get_yticklabels(), colours, strict=True):
+    for text, colour in zip(beside.get_yticklabels(), colours, strict=False):
         text.set_color(colour)
     return ax
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -112,14 +111,14 @@ def plot_corner(
     if truth is not None and len(truth) != num:
         raise ValueError(f"theta must have {num} numbers, got {len(truth)}")
     titles = as_names(names, num, "theta", *draws.values())
-    edges = [_edges([one[:, column] for one in every], truth, column) for column in range(num)]
+    edges = [_edges(every, truth, column) for column in range(num)]
     axes = _grid(num)
-    for row, column in zip(*np.tril_indices(num), strict=True):
+    for row, column in _below(num):
         ax = axes[row, column]
         for one, (colour, style) in zip(every, LOOKS, strict=False):
             if row == column:
                 how: Any = {"histtype": "step", "color": colour, "ls": style, "lw": 1.4}
-                ax.hist(one[:, row], edges[row], density=True, **how)
+                ax.hist(one[:, row], edges[row].tolist(), density=True, **how)
             else:
                 pair = one[:, [column, row]]
                 _contours(ax, pair, (edges[column], edges[row]), colour, style)
@@ -147,11 +146,9 @@ def _as_draws(name: str, draws: Any) -> np.ndarray:
     return found
 
 
-def _edges(
-    sets: Sequence[np.ndarray], truth: np.ndarray | None, column: int
-) -> np.ndarray:
+def _edges(sets: Sequence[np.ndarray], truth: np.ndarray | None, column: int) -> np.ndarray:
     """Divide the range of a parameter into cells."""
-    ends = np.array([np.quantile(one, [BEYOND, 1 - BEYOND]) for one in sets])
+    ends = np.array([np.quantile(one[:, column], [BEYOND, 1 - BEYOND]) for one in sets])
     low, high = ends[:, 0].min(), ends[:, 1].max()
     if truth is not None:
         low, high = min(low, truth[column]), max(high, truth[column])
@@ -166,13 +163,18 @@ def _contours(
     colour: str,
     style: str,
 ) -> None:
-    counts, *_ = np.histogram2d(*pair.T, bins=edges)
+    counts, *_ = np.histogram2d(pair[:, 0], pair[:, 1], bins=edges)
     density = gaussian_filter(counts, SMOOTHING, mode="constant")
     falling = np.sort(density, axis=None)[::-1]
     inside = np.cumsum(falling) / falling.sum()
     levels = np.unique([falling[np.searchsorted(inside, mass)] for mass in MASSES])
     across, up = ((one[1:] + one[:-1]) / 2 for one in edges)
     ax.contour(across, up, density.T, levels=levels, colors=colour, linestyles=style)
+
+
+def _below(num: int) -> list[tuple[int, int]]:
+    """List row and column of the axes on the diagonal and below it."""
+    return [(row, column) for row in range(num) for column in range(row + 1)]
 
 
 def _grid(num: int) -> np.ndarray:
@@ -185,7 +187,7 @@ def _grid(num: int) -> np.ndarray:
         num, num, top=1 - 0.45 / size, wspace=0.06, hspace=0.06, **room
     )
     axes = np.full((num, num), None, dtype=object)
-    for row, column in zip(*np.tril_indices(num), strict=True):
+    for row, column in _below(num):
         axes[row, column] = figure.add_subplot(grid[row, column])
     return axes
 
@@ -193,7 +195,7 @@ def _grid(num: int) -> np.ndarray:
 def _dress(axes: np.ndarray, titles: Sequence[str], edges: Sequence[np.ndarray]) -> None:
     """Label the outer axes only."""
     num = len(axes)
-    for row, column in zip(*np.tril_indices(num), strict=True):
+    for row, column in _below(num):
         ax = axes[row, column]
         ax.set_xlim(edges[column][0], edges[column][-1])
         ax.xaxis.set_major_locator(MaxNLocator(3, prune="both"))

@@ -18,7 +18,6 @@ from ma_sbi.display.grouping import MISSING, most_frequent
 from ma_sbi.plots.panels import (
     as_columns,
     as_names,
-    as_numbers,
     mean_of_runs,
     one_axes,
     several_axes,
@@ -52,9 +51,9 @@ def plot_departures(
     """Plot how observations depart from simulations under each context.
 
     A dot is the mean of ``x_obs - x_sim``, a thick line its 95 % interval, a thin one nine
-    tenths of the rows. Numbers of which there are many are the horizontal axis instead, with
-    means of rows whose numbers are near. The most frequent contexts have an entry each, all
-    others one together, and rows without a context one.
+    tenths of the rows. Numbers of which there are many are the horizontal axis instead,
+    with means of rows whose numbers are near. The most frequent contexts have an entry
+    each, all others one together, and rows without a context one.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``.
@@ -172,8 +171,8 @@ def plot_observations(
 ) -> Axes:
     """Plot observations, before and after a correction, over the cloud of simulations.
 
-    Two columns are drawn as points, one as histograms. A corrected observation is one of its
-    candidates, drawn by its weight: their mean may be an x that none of them is. Few
+    Two columns are drawn as points, one as histograms. A corrected observation is one of
+    its candidates, drawn by its weight: their mean may be an x that none of them is. Few
     observations are joined to their corrections by lines.
 
     Args:
@@ -239,7 +238,7 @@ def _draw_histograms(
     # As many as suit the observations, which are fewer than simulations.
     num_bins = int(np.clip(4 * len(before) ** (1 / 3), FEWEST_BINS, MOST_BINS))
     every = np.concatenate([cloud, before, after])
-    edges = np.histogram_bin_edges(every, bins=num_bins)
+    edges = np.histogram_bin_edges(every, bins=num_bins).tolist()
     ax.hist(cloud[:, 0], edges, density=True, color=NEUTRAL, alpha=0.4, label="simulations")
     for values, colour, style, name in (
         (before, BEFORE, "--", "x_obs before"),

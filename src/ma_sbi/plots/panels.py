@@ -14,7 +14,14 @@ from torch import Tensor
 
 from ma_sbi.validation import as_matrix
 
-__all__ = ["as_columns", "as_names", "as_numbers", "mean_of_runs", "one_axes", "several_axes"]
+__all__ = [
+    "as_columns",
+    "as_names",
+    "as_numbers",
+    "mean_of_runs",
+    "one_axes",
+    "several_axes",
+]
 
 
 def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
