@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_datetime64_any_dtype, is_scalar, is_timedelta64_dtype
 
+from ma_sbi.display.grouping import MISSING
 from ma_sbi.display.text import shorten
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "distinct",
     "in_days",
     "in_form_of",
+    "in_one_column",
     "is_missing",
     "match",
     "spelling",
@@ -212,6 +214,27 @@ def spelling(entry: object) -> str:
         return str(float(text))
     except ValueError:
         return text
+
+
+def in_one_column(entries: Entries) -> np.ndarray:
+    """Write each entry as one value, to be shown: the columns of a table as one text.
+
+    Returns:
+        Shape ``(n,)``; :data:`~ma_sbi.display.grouping.MISSING` where nothing is known.
+
+    Example:
+        >>> table = pd.DataFrame({"day": ["dry", None], "dose": [1.5, np.nan]})
+        >>> in_one_column(table).tolist()
+        ['dry, 1.5', '(missing)']
+    """
+    uniques, codes = distinct(entries)
+    table = pd.DataFrame(uniques).astype(object)
+    values = table.mask(is_missing(table), MISSING).to_numpy(dtype=object)
+    words = np.empty(len(values), dtype=object)
+    for place, (row, gaps) in enumerate(zip(values, values == MISSING, strict=True)):
+        several = len(row) > 1 and not gaps.all()
+        words[place] = ", ".join(map(str, row)) if several else row[0]
+    return words[codes]
 
 
 def _tabulate(context: Context, num_rows: int | None) -> Entries:

@@ -110,6 +110,16 @@ class Corrections(NamedTuple):
             log_abs_det=self.log_abs_det[:, index],
         )
 
+    def draw(self, rng: torch.Generator | None) -> Tensor:
+        """Draw one candidate of each observation by its weight, shape ``(batch, dim_x)``.
+
+        Args:
+            rng: Generator on the CPU; torch's global one if None.
+        """
+        weight = self.log_weight.exp().T.cpu()
+        pick = torch.multinomial(weight, 1, generator=rng)[:, 0].to(self.x.device)
+        return self.x[pick, torch.arange(len(pick), device=self.x.device)]
+
 
 class Encoder(Protocol):
     """A scikit-learn transformer from context to vectors."""

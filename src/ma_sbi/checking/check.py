@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ma_sbi.checking.facts import choose, gather
 from ma_sbi.checking.inputs import prepare
@@ -16,7 +15,7 @@ from ma_sbi.checking.judging import Judgement, judge
 from ma_sbi.checking.result import Check
 from ma_sbi.checking.running import run_all, warnings_as_notes
 from ma_sbi.checking.verdict import decide
-from ma_sbi.context import distinct, is_missing
+from ma_sbi.context import distinct, in_one_column
 from ma_sbi.diagnostics.diagnostic import CannotRun, Rows
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.display.progress import showing
@@ -157,13 +156,9 @@ def _unwrap(posterior: Any, corrector: Any) -> tuple[Any, Any]:
 
 def _rows(subject: Subject) -> Rows:
     """Keep the rows for the pictures, the columns of a context as one text."""
-    entries = subject.by_regime.entries
-    if isinstance(entries, pd.DataFrame):
-        entries = entries.astype(object).apply(lambda row: ", ".join(map(str, row)), axis=1)
-    entries = entries.astype(object).where(~is_missing(entries), "(missing)")
     corrected = None if subject.corrected is None else subject.corrected.drawn
     return Rows(
-        entries.to_numpy(dtype=object),
+        in_one_column(subject.by_regime.entries),
         subject.reading.kinds == ("numbers",),
         subject.x_obs.numpy(),
         None if subject.x_sim is None else subject.x_sim.numpy(),

@@ -60,6 +60,4 @@ class CorrectedRows(BaseCorrector):
 
     def draw(self, seed: int | None) -> Tensor:
         """Draw one candidate of each row, shape ``(num_rows, dim_x)``."""
-        weight = self.candidates.log_weight.exp().T
-        pick = torch.multinomial(weight, 1, generator=generator(seed))[:, 0]
-        return self.candidates.x[pick, torch.arange(len(pick))]
+        return self.candidates.draw(generator(seed))

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
@@ -276,6 +275,16 @@ class CoverageOfCorrection:
         slack = THRESHOLDS.coverage_slack
         return all(one.high >= one.level - slack for one in last.expected)
 
+    @property
+    def curves(self) -> dict[str, tuple[CoveredShare, ...]]:
+        """What there is to draw, by name."""
+        each = {
+            "at x_sim": self.simulated,
+            "before correction": self.before,
+            "after correction": self.after,
+        }
+        return {name: one.expected for name, one in each.items() if one is not None}
+
     def __str__(self) -> str:
         each = {"before": self.before, "after": self.after, "at x_sim": self.simulated}
         shares = [
@@ -315,28 +324,14 @@ def _run(subject: Subject) -> CoverageOfCorrection:
 
 def _draw(check: Findings) -> Picture | None:
     """Draw how often regions contain the truth, against their level."""
-    from ma_sbi.display.drawing import AFTER, BEFORE, INK, NEUTRAL, side_by_side
+    from ma_sbi.display.coverage import draw_coverage
+    from ma_sbi.display.drawing import side_by_side
 
     found = check.found("coverage")
     if found is None:
         return None
     figure, (ax,) = side_by_side(3.8)
-    ax.plot([0, 1], [0, 1], color=INK, lw=0.6, ls=":")
-    curves = {
-        "at x_sim": (found.simulated, NEUTRAL),
-        "before correction": (found.before, BEFORE),
-        "after correction": (found.after, AFTER),
-    }
-    for label, (one, colour) in curves.items():
-        if one is None:
-            continue
-        level, share, low, high = np.array(one.expected).T
-        ax.plot(level, share, "o-", color=colour, label=label, ms=3)
-        ax.fill_between(level, low, high, color=colour, alpha=0.15, lw=0)
-    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="level of a region")
-    ax.set_ylabel("contains the truth")
-    ax.set_aspect("equal")
-    ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+    draw_coverage(ax, found.curves)
     return Picture(
         "Coverage of the true theta",
         "Below the diagonal the posterior is too sure. Bands are 95 % intervals.",

@@ -26,7 +26,7 @@ from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
-from ma_sbi.display.text import shorten
+from ma_sbi.display.grouping import MISSING, most_frequent
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive, generator
 from ma_sbi.reading import read_context
@@ -45,7 +45,6 @@ MOST_ROWS = 500
 # What the picture shows.
 COLUMNS_SHOWN = 4
 CONTEXTS_SHOWN = 8
-ROWS_SHOWN = 600
 
 
 @dataclass(frozen=True)
@@ -173,9 +172,8 @@ def _run(subject: Subject) -> DepartureFamily:
 
 def _draw(check: Findings) -> Picture | None:
     """Draw the departures of each context, in standard deviations, column by column."""
-    from matplotlib.ticker import MaxNLocator
-
-    from ma_sbi.display.drawing import AFTER, INK, side_by_side
+    from ma_sbi.display.departures import draw_along, draw_by_context
+    from ma_sbi.display.drawing import side_by_side
 
     rows = check.rows
     if rows.x_sim is None:
@@ -184,51 +182,33 @@ def _draw(check: Findings) -> Picture | None:
     largest = np.argsort(-np.square(delta).mean(axis=0), kind="stable")
     columns = np.sort(largest[:COLUMNS_SHOWN])
     delta = delta[:, columns]
-    units = "x_obs - x_sim, in standard deviations of x_sim"
     if rows.is_number:
-        known = np.array([not isinstance(one, str) for one in rows.context])
-        numbers, along = rows.context[known].astype(float), delta[known]
-        shown = slice(None, None, max(1, len(numbers) // ROWS_SHOWN))
         figure, axes = side_by_side(2.8, len(columns), sharey=True)
-        for ax, column, values in zip(axes, columns, along.T, strict=True):
-            ax.plot(numbers[shown], values[shown], ".", color=AFTER, ms=3, alpha=0.5)
-            ax.axhline(0, color=INK, lw=0.6, ls=":")
-            ax.set_title(f"x[{column}]")
-            ax.xaxis.set_major_locator(MaxNLocator(3))
+        numbers = np.where(rows.context == MISSING, np.nan, rows.context).astype(float)
+        draw_along(axes, delta, numbers)
         axes[0].set_ylabel("x_obs - x_sim (sd)")
         figure.supxlabel("context", fontsize="medium")
-        return Picture(
-            "The departure along the context",
-            "In standard deviations of x_sim. A trend is what the context explains.",
-            figure,
+        title = "The departure along the context"
+        caption = (
+            "In standard deviations of x_sim, with means of rows whose numbers are near. A "
+            "trend is what the context explains. A square is rows without a number."
         )
-    texts = rows.context.astype(str)
-    names, counts = np.unique(texts, return_counts=True)
-    kept = names[np.argsort(-counts, kind="stable")][:CONTEXTS_SHOWN]
-    figure, axes = side_by_side(max(2.0, 1.0 + 0.35 * len(kept)), len(columns), sharex=True)
-    places = np.arange(len(kept))
-    for ax, column, values in zip(axes, columns, delta.T, strict=True):
-        for place, name in zip(places, kept, strict=True):
-            low, quarter, middle, three, high = np.quantile(
-                values[texts == name], [0.05, 0.25, 0.5, 0.75, 0.95]
-            )
-            ax.plot([low, high], [place, place], color=AFTER, lw=1.5, alpha=0.6)
-            ax.plot([quarter, three], [place, place], color=AFTER, lw=5, alpha=0.6)
-            ax.plot(middle, place, "o", color=INK, ms=4)
-        ax.axvline(0, color=INK, lw=0.6, ls=":")
+    else:
+        groups = most_frequent(rows.context, CONTEXTS_SHOWN)
+        height = max(2.0, 1.0 + 0.35 * len(groups))
+        figure, axes = side_by_side(height, len(columns), sharex=True, sharey=True)
+        draw_by_context(axes, delta, groups)
+        units = "x_obs - x_sim, in standard deviations of x_sim"
+        figure.supxlabel(units, fontsize="medium")
+        title = "The departure in each context"
+        caption = (
+            "Mean with its 95 % interval (thick), and nine tenths of the rows (thin), for "
+            "the columns that depart most. A pure shift is a point in each context; if it "
+            "is the same in all, no context is needed."
+        )
+    for ax, column in zip(axes, columns, strict=True):
         ax.set_title(f"x[{column}]")
-        ax.set_ylim(len(kept) - 0.5, -0.5)
-        ax.set_yticks(places, [shorten(one, 26) for one in kept] if ax is axes[0] else [])
-        ax.xaxis.set_major_locator(MaxNLocator(3))
-    figure.supxlabel(units, fontsize="medium")
-    more = len(names) - len(kept)
-    return Picture(
-        "The departure in each context",
-        "Median, half and nine tenths of the rows, for the columns that depart most. A "
-        "pure shift is a point in each context; if it is the same in all, no context is "
-        "needed." + (f" The {more} rarer contexts are not shown." if more else ""),
-        figure,
-    )
+    return Picture(title, caption, figure)
 
 
 DIAGNOSTIC = Diagnostic(

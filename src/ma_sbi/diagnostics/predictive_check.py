@@ -107,10 +107,7 @@ def predictive_check(
     x = as_matrix(x_obs, "x_obs", column=getattr(posterior, "dim_x", None) == 1)
     rng = generator(derive(seed, "rows"))
     if isinstance(posterior, CorrectedPosterior):
-        candidates = posterior.corrections(x, context)
-        weight = candidates.log_weight.exp().T
-        pick = torch.multinomial(weight.cpu(), 1, generator=rng)[:, 0].to(x.device)
-        x = candidates.x[pick, torch.arange(len(x), device=x.device)]
+        x = posterior.corrections(x, context).draw(rng)
         base: AmortizedPosterior = posterior.posterior
     else:
         base = posterior
