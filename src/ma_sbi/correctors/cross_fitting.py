@@ -18,7 +18,6 @@ from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.correctors.unseen import UnseenContext
 from ma_sbi.one_at_a_time import recorded_warnings
 from ma_sbi.protocols import Context, Corrections
-from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_matrix
 
 __all__ = ["CrossFittedCorrector", "EncodingTable", "cross_fit"]
@@ -191,7 +190,6 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         return allowed
 
 
-@stored(encoding="contexts dim_z?")
 class EncodingTable(BaseEstimator):
     """Looks up encodings by the number of the context."""
 
