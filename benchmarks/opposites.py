@@ -155,7 +155,7 @@ def on_the_bench(num_sets):
             for seed in range(num_sets):
                 drawn = draw_words(world, 100, num_wordings, seed=seed)
                 notes = pd.Series(drawn.context)
-                seen = SeenContexts(notes, Remembering())
+                seen = SeenContexts.of(notes, torch.zeros(len(notes), 1), Remembering())
                 for kind in ("unseen", "negated", "unrelated"):
                     found = seen.read(pd.Series(drawn.texts[kind]))
                     table = {"far": found.far, "opposed": found.opposed}

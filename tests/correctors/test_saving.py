@@ -17,6 +17,7 @@ from ma_sbi import (
     CorrectedPosterior,
     HashEncoder,
     NotSaved,
+    SentenceEncoder,
     ShiftCorrector,
     cross_fit,
     fit_density,
@@ -95,9 +96,21 @@ def test_every_registered_class_is_in_some_file():
 
     for name in CORRECTORS:
         collect(Packer().pack(corrector(name)))
-    alone = {"Kept", "Shown", "SentenceEncoder", "EncodingTable", "Ridge"}
-    alone |= {"LinearMap", "CurveMap", "MixingMap", "Read"}
+    # These have tests of their own.
+    alone = {"Kept", "Shown", "TableColumns", "SentenceEncoder"}
+    alone |= {"LinearMap", "CurveMap", "MixingMap"}
     assert FORMS.keys() - used <= alone
+
+
+@pytest.mark.text
+def test_meanings_are_read_the_same(tmp_path):
+    notes = ["The sensor reads high.", "All is well."] * 30
+    _, x_obs, x_sim = rows()
+    ours = ShiftCorrector(SentenceEncoder()).fit(notes, x_obs, x_sim)
+    ours.save(tmp_path / "model")
+    theirs = load_corrector(tmp_path / "model")
+    context = [*notes[:3], "Readings are too large."]
+    assert torch.equal(ours.correct(X, context), theirs.correct(X, context))
 
 
 def test_forward_maps_of_every_kind_come_back():

@@ -305,9 +305,15 @@ def test_the_paper_recipe_is_the_appendix():
     )
     world = shifted_world(20)
     fitted = ShiftCorrector(HashEncoder(), "paper").fit(*world[:3], seed=0)
-    modules = fitted.fitted_.network
-    assert [type(m).__name__ for m in modules] == ["Linear", "GELU"] * 2 + ["Linear"]
-    assert [m.out_features for m in modules[::2]] == [128, 128, 8]
+    first, second, last = fitted.fitted_.weights
+    assert [len(weight) for weight in (first, second, last)] == [128, 128, 8]
+    biases = fitted.fitted_.biases
+    encoding = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
+    inner = torch.nn.functional.gelu(encoding @ first.T + biases[0])
+    inner = torch.nn.functional.gelu(inner @ second.T + biases[1])
+    expected = inner @ last.T + biases[2]
+    found = fitted.fitted_(encoding).coefficients[0, :, 0]
+    assert torch.allclose(found, expected, atol=1e-5)
 
 
 class TestBadInput:

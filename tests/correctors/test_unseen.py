@@ -199,7 +199,7 @@ def test_opposites_are_nearer_than_paraphrases_and_the_rule_finds_most():
     path = Path(__file__).parents[2] / "benchmarks/opposites.json"
     faults = json.loads(path.read_text(encoding="utf-8"))
     known = pd.Series([text for one in faults.values() for text in one["seen"]])
-    seen = SeenContexts(known, SentenceEncoder())
+    seen = SeenContexts.of(known, torch.zeros(len(known), 1), SentenceEncoder())
     found = {
         kind: seen.read(pd.Series([text for one in faults.values() for text in one[kind]]))
         for kind in ("paraphrase", "opposite", "negation")

@@ -262,5 +262,5 @@ def test_a_pickle_of_something_else_is_refused(held, tmp_path):
 def test_a_type_that_could_not_be_read_again_is_not_saved(tmp_path):
     path = tmp_path / "model"
     with pytest.raises(ValueError, match="a/b has type torch.float16"):
-        write(path, "flow", {}, a={"b": torch.ones(2, dtype=torch.float16)})
+        write(path, "flow", {}, {"a": {"b": torch.ones(2, dtype=torch.float16)}})
     assert not path.exists()

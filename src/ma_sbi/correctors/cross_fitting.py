@@ -19,7 +19,6 @@ from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.correctors.unseen import UnseenContext
 from ma_sbi.one_at_a_time import recorded_warnings
 from ma_sbi.protocols import ArrayLike, Context, Corrections
-from ma_sbi.storing.forms import stored
 from ma_sbi.transforming import fit_encoder
 from ma_sbi.validation import about_vector, as_matrix
 
@@ -208,7 +207,6 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         return allowed
 
 
-@stored(encoding="contexts dim_z?")
 class EncodingTable(BaseEstimator):
     """Looks up encodings by the number of the context."""
 
