@@ -79,6 +79,7 @@ class Facts:
         reads_context: Whether the correction of the first option reads the context.
         noise: What is known of noise in x_sim, in a sentence.
         noise_told: Whether noise of x_sim could be told from departure.
+        is_blurred: Whether rows are judged by x_sim with noise of its own, or perhaps so.
         likeness: P-values of observations being simulations.
         mmd: Distance between observations and simulations.
         places: How observations differ from simulations of their rows, before and after
@@ -121,6 +122,7 @@ class Facts:
     reads_context: bool = True
     noise: str = ""
     noise_told: bool = True
+    is_blurred: bool = False
     likeness: Change = Change()
     mmd: Change = Change()
     places: tuple[Exchange, Exchange] | None = None
@@ -138,10 +140,11 @@ class Facts:
 
 
 # Nats per row: what a correction must gain by two standard errors where the judge assumes a
-# prior that seems wrong, and where it is x_sim with noise of its own, which can be evened
-# out.
+# prior that seems wrong, where it is x_sim with noise of its own, and where such noise is
+# not known, so that the score does not allow for it.
 GAIN_ELSEWHERE = 0.1
 GAIN_BY_NOISE = 0.05
+GAIN_BY_UNKNOWN_NOISE = 0.5
 # What it may lose on the rows that it makes worse to count as harmless.
 HARMLESS = 0.005
 
@@ -157,8 +160,8 @@ def choose(judgement: Judgement) -> Option | None:
     reason for a correction. Without pairs or true parameters, what differs between
     contexts may be theta: at most the common part is chosen. Where theta seems to come
     from another population than the prior, which the judge assumes, or rows are judged by
-    x_sim with noise of its own, the gain must be larger. Where observations may be further
-    simulations of their rows, nothing departs.
+    x_sim with noise of its own, or perhaps so, the gain must be larger. Where observations
+    may be further simulations of their rows, nothing departs.
     """
     if judgement.is_population or judgement.is_exchangeable:
         return None
@@ -170,7 +173,8 @@ def choose(judgement: Judgement) -> Option | None:
     if judgement.is_elsewhere:
         return best if gain.low > GAIN_ELSEWHERE else None
     if judgement.is_blurred:
-        return best if gain.low > GAIN_BY_NOISE else None
+        least = GAIN_BY_NOISE if judgement.noise_told else GAIN_BY_UNKNOWN_NOISE
+        return best if gain.low > least else None
     harmless = best.lost < HARMLESS and (gain.mean > 0 or judgement.num_outliers > 0)
     needed = (2 if judgement.is_noisy else 1) * gain.error
     return best if gain.mean > needed or harmless else None
@@ -219,6 +223,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "reads_context": judgement.common is not None,
             "noise": plan.data.noise.sentence if plan.data.paired else "",
             "noise_told": judgement.noise_told,
+            "is_blurred": judgement.is_blurred,
         }
     return Facts(
         num_rows=len(subject.x_obs),

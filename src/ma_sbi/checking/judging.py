@@ -185,8 +185,12 @@ class Judgement:
 
     @property
     def is_blurred(self) -> bool:
-        """Whether they are, and no posterior tells that noise from what it predicts."""
-        return self.is_noisy and self.scored_by == SimulatedData.words
+        """Whether rows are judged by x_sim itself, which has noise of its own, or may have.
+
+        What evens it out seems to gain.
+        """
+        noisy = self.plan.data.noise.found or not self.noise_told
+        return noisy and self.scored_by == SimulatedData.words
 
     @property
     def is_elsewhere(self) -> bool:

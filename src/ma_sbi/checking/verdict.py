@@ -98,6 +98,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return "do not use", [_exchangeable(facts, facts.gain), *_without_noise(facts)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
         return "do not use", [_elsewhere(facts, facts.gain), *_likeness(facts)]
+    if facts.chosen is None and facts.is_blurred and facts.gain.low > 0:
+        return "do not use", [_evened_out(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None:
         reasons = [_no_gain(facts), *_likeness(facts), *_unseen(facts)]
         return "do not use", [*_no_pairs(facts), *reasons]
@@ -198,6 +200,15 @@ def _elsewhere(facts: Facts, gain: Score) -> str:
         f"A correction seems to gain ({gain} nats per row), but parameters drawn at x_sim "
         f"are unlike the prior (p = {facts.elsewhere_p_value:.2g}): so small a gain may "
         "hold for this population alone, or be a loss."
+    )
+
+
+def _evened_out(facts: Facts, gain: Score) -> str:
+    has = "has" if facts.noise_told else "may have"
+    return (
+        f"A correction seems to gain ({gain} nats per row), but x_sim {has} noise of its "
+        "own, and what only evens it out gains about as much: pass a posterior, or several "
+        "simulations of each row."
     )
 
 

@@ -27,7 +27,7 @@ from ma_sbi.choosing.held_out import HeldOut, hold_out
 from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.pairing import NotPaired, Pairing, examine_pairs
 from ma_sbi.choosing.plan import Plan, Weighing
-from ma_sbi.choosing.population import ELSEWHERE, energy_p_value
+from ma_sbi.choosing.population import ELSEWHERE, energy_p_value, prior_p_value
 from ma_sbi.choosing.proposals import (
     NOTHING,
     PROPOSALS,
@@ -211,16 +211,19 @@ def plan_corrector(
     data, gross = read_with(x_sim, pool)
     say("Comparing x_obs and x_sim")
     if data.paired and len(data) >= FEWEST_ROWS:
-        pairing = pairing or examine_pairs(
-            data.x_obs,
-            data.mean_x_sim,
-            torch.from_numpy(data.codes),
-            features=describe(data.entries),
-            groups=None if groups is None else torch.from_numpy(data.groups),
-            noise=data.simulator,
-            reference=_reference(reference, posterior),
-            seed=seed,
-        )
+        if pairing is None:
+            pairing = examine_pairs(
+                data.x_obs,
+                data.mean_x_sim,
+                torch.from_numpy(data.codes),
+                features=describe(data.entries),
+                groups=None if groups is None else torch.from_numpy(data.groups),
+                noise=data.simulator,
+                reference=_reference(reference, posterior),
+                seed=seed,
+            )
+            if pairing.at_one_setting and _is_like_prior(data, posterior, seed):
+                pairing = replace(pairing, only_noise=False)
         if not pairing.are_pairs:
             pool = Simulations(data.mean_x_sim) if pool is None else pool
             data, gross = read_with(None, pool)
@@ -446,6 +449,20 @@ def _about_overlap(data: Calibration, likelihood: ShiftLikelihood, seed: int | N
         f"{unlike:.0%} of them stay less probable than every simulation; are units or "
         "columns mixed up?"
     )
+
+
+def _is_like_prior(data: Calibration, posterior: Any, seed: int | None) -> bool:
+    """Tell whether parameters at x_sim are like the prior, as at one setting they are not.
+
+    Where the simulator's noise is as large as all that x varies by, simulations at any
+    parameters vary by no more than noise.
+    """
+    prior = getattr(posterior, "prior", None)
+    if prior is None:
+        return False
+    with untold("no number"):
+        theta = posterior.sample(1, data.x_sim[:, 0].float(), seed=derive(seed, "setting"))
+    return prior_p_value(theta[0], prior, data.groups, seed) > ELSEWHERE
 
 
 def _is_elsewhere(data: Calibration, reference: Tensor | None, seed: int | None) -> bool:
