@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # no stubs
 
+from ma_sbi.display.progress import showing
 from ma_sbi_bench.engine.cell import Backbone, Cell
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
@@ -190,7 +191,8 @@ def do(work: Work) -> Done:
         torch.set_num_threads(1)
         try:
             if not work.finished:
-                with threadpool_limits(1), warnings.catch_warnings():
+                silent = showing("", show_progress=False)
+                with threadpool_limits(1), warnings.catch_warnings(), silent:
                     warnings.simplefilter("ignore")
                     work.compute()
         except (Exception, SystemExit) as raised:  # noqa: BLE001 (reported; others go on)
