@@ -115,7 +115,8 @@ for reason in answer.reasons:
 #
 # With a pool of simulations instead of pairs, a correction would make the blocks of every
 # instruction look like the pool. That is only right if parameters have the same
-# distribution under every instruction, which is what the experiment is about.
+# distribution under every instruction, which is what the experiment is about. Given the
+# inferred parameters, `check` sees that it does not hold.
 
 # %%
 with warnings.catch_warnings():
