@@ -132,6 +132,9 @@ for reason in answer.reasons:
     print("-", reason)
 
 # %% [markdown]
+# With care, because 120 rows are too few to be sure that the kind of report says nothing of
+# the rates themselves.
+#
 # ## New epidemics
 #
 # 150 districts, with rates that this page knows. Sixty of them, Saturday of the second week

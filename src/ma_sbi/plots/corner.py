@@ -24,8 +24,8 @@ __all__ = ["plot_before_after", "plot_corner"]
 LOOKS = ((BEFORE, "--"), (AFTER, "-"), (INK, ":"), (NEUTRAL, "-."))
 # Probability inside the contours.
 MASSES = (0.5, 0.9)
-# Cells per side of a histogram, and how many of them it is smoothed over.
-CELLS, SMOOTHING = 40, 1.5
+# Cells of a histogram, cells per side of that of a pair, and how many it is smoothed over.
+BARS, CELLS, SMOOTHING = 30, 40, 1.5
 # Share of draws beyond the limits of an axis, at either side.
 BEYOND = 0.002
 
@@ -118,7 +118,9 @@ def plot_corner(
         for one, (colour, style) in zip(every, LOOKS, strict=False):
             if row == column:
                 how: Any = {"histtype": "step", "color": colour, "ls": style, "lw": 1.4}
-                ax.hist(one[:, row], _edges(one[:, row]).tolist(), density=True, **how)
+                ax.hist(
+                    one[:, row], _edges(one[:, row], BARS).tolist(), density=True, **how
+                )
             else:
                 _contours(ax, one[:, [column, row]], colour, style)
         if truth is not None:
@@ -157,11 +159,11 @@ def _limits(
     return low, high
 
 
-def _edges(values: np.ndarray) -> np.ndarray:
+def _edges(values: np.ndarray, num_cells: int = CELLS) -> np.ndarray:
     """Divide the range of one set of draws into cells of its own."""
     low, high = np.quantile(values, [BEYOND, 1 - BEYOND])
     pad = 0.1 * (high - low) or 0.5 * max(abs(low), 1.0)
-    return np.linspace(low - pad, high + pad, CELLS + 1)
+    return np.linspace(low - pad, high + pad, num_cells + 1)
 
 
 def _contours(ax: Axes, pair: np.ndarray, colour: str, style: str) -> None:
