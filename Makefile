@@ -8,7 +8,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-all test-oldest lint format bench docs clean
+.PHONY: demo test test-all test-oldest lint format bench pages docs clean
 
 demo: $(VENV)/.base
 	$(BIN)/ma-sbi demo
@@ -34,6 +34,10 @@ format: $(VENV)/.dev
 bench: $(VENV)/.base
 	$(ONE_THREAD) $(BIN)/python bench/benchmarks/corrector_recipes.py
 	$(ONE_THREAD) $(BIN)/python benchmarks/overhead.py
+
+# Pages that show what their code prints and draws are committed.
+pages: $(VENV)/.base
+	$(ONE_THREAD) $(BIN)/python docs/render.py
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -q -W -b html docs build/docs

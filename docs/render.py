@@ -63,7 +63,7 @@ def to_page(cells: list[Cell], outputs: list[str], script: str) -> str:
             continue
         parts.append(f"```python\n{cell.source}\n```")
         if output.strip():
-            parts.append(f"```text\n{output.rstrip()}\n```")
+            parts.append(f"```text\n{output.strip()}\n```")
         parts += [f"![{_words(name)}](figures/{name})" for name in cell.figures]
     parts.append(f"*The script is `examples/{script}`.*")
     return "\n\n".join(parts) + "\n"

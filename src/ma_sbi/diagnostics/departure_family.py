@@ -197,7 +197,7 @@ def _draw(check: Findings) -> Picture | None:
         groups = most_frequent(rows.context, CONTEXTS_SHOWN)
         height = max(2.0, 1.0 + 0.35 * len(groups))
         figure, axes = side_by_side(height, len(columns), sharex=True, sharey=True)
-        draw_by_context(axes, delta, groups)
+        draw_by_context(axes, delta, groups, most_letters=22)
         units = "x_obs - x_sim, in standard deviations of x_sim"
         figure.supxlabel(units, fontsize="medium")
         title = "The departure in each context"

@@ -64,6 +64,7 @@ def draw_by_context(
     groups: Sequence[Group],
     *,
     removed: np.ndarray | None = None,
+    most_letters: int = 44,
 ) -> None:
     """Draw one entry per context: the mean, its 95 % interval, and nine tenths of rows.
 
@@ -72,6 +73,7 @@ def draw_by_context(
         departures: One row per observation, shape ``(n, num_columns)``.
         groups: Which rows belong together.
         removed: What a corrector takes off each row, in the same shape.
+        most_letters: Names that are longer are shortened.
     """
     for ax, column in zip(axes, range(departures.shape[1]), strict=True):
         ax.axvline(0, **THIN)
@@ -87,7 +89,7 @@ def draw_by_context(
         ax.set_ylim(len(groups) - 0.5, -0.5)
         ax.xaxis.set_major_locator(MaxNLocator(4))
         # A text of the user starts no formula.
-        labels = [group.label() for group in groups]
+        labels = [group.label(most_letters) for group in groups]
         ax.set_yticks(range(len(groups)), labels, parse_math=False)
 
 

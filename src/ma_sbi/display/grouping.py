@@ -26,7 +26,7 @@ class Group(NamedTuple):
     name: str
     rows: np.ndarray
 
-    def label(self, most: int = 34) -> str:
+    def label(self, most: int = 44) -> str:
         """Write the name, shortened, with the number of rows."""
         return f"{shorten(self.name, most)} (n = {len(self.rows):,})"
 

@@ -24,6 +24,7 @@ __all__ = ["plot_candidates", "plot_tried"]
 RESOLUTION = 0.01
 # At most so many weights are written beside their candidates.
 FEW = 8
+OVER: Any = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center"}
 TOGETHER = "all together"
 
 
@@ -68,20 +69,22 @@ def plot_candidates(
         squares = (candidates - x[0].double()).square()
         column = int((weight[:, None] * squares).sum(dim=0).argmax())
     places, heights = _merged(candidates[:, column], weight)
-    ax.vlines(places, 0, heights, color=AFTER, lw=1.6)
-    ax.plot(places, heights, "o", color=AFTER, ms=5, label=f"candidates ({len(weight):,})")
+    size = 5 if len(places) <= FEW else 2.5
+    label = f"candidates ({len(weight):,})"
+    ax.vlines(places, 0, heights, color=AFTER, lw=0.3 * size)
+    ax.plot(places, heights, "o", color=AFTER, ms=size, label=label)
     ax.axvline(x[0, column].item(), color=BEFORE, ls="--", lw=1.4, label="observed")
     if len(places) <= FEW:
         for place, height in zip(places, heights, strict=True):
-            above: Any = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center"}
             share = f"{height:.0%}" if height >= 0.005 else "<1%"
-            ax.annotate(share, (place, height), fontsize="small", **above)
+            ax.annotate(share, (place, height), fontsize="small", **OVER)
     ax.set(xlabel=titles[column], ylabel="weight")
     ax.set_ylim(0, 1.15 * heights.max())
     ax.margins(x=0.1)
     note = shorten(in_one_column(entry)[0], 60)
-    ax.set_title(note, parse_math=False, fontsize="medium")
-    ax.legend(fontsize="small", frameon=False)
+    ax.set_title(note, parse_math=False, fontsize="medium", pad=24)
+    above: Any = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+    ax.legend(fontsize="small", frameon=False, **above)
     return ax
 
 

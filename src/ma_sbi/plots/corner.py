@@ -24,8 +24,8 @@ __all__ = ["plot_before_after", "plot_corner"]
 LOOKS = ((BEFORE, "--"), (AFTER, "-"), (INK, ":"), (NEUTRAL, "-."))
 # Probability inside the contours.
 MASSES = (0.5, 0.9)
-# Cells per side of a histogram, and how many of them it is smoothed over.
-CELLS, SMOOTHING = 40, 1.5
+# Cells of a histogram, cells per side of that of a pair, and how many it is smoothed over.
+BARS, CELLS, SMOOTHING = 30, 40, 1.5
 # Share of draws beyond the limits of an axis, at either side.
 BEYOND = 0.002
 
@@ -111,22 +111,23 @@ def plot_corner(
     if truth is not None and len(truth) != num:
         raise ValueError(f"theta must have {num} numbers, got {len(truth)}")
     titles = as_names(names, num, "theta", *draws.values())
-    edges = [_edges(every, truth, column) for column in range(num)]
+    limits = [_limits(every, truth, column) for column in range(num)]
     axes = _grid(num)
     for row, column in _below(num):
         ax = axes[row, column]
         for one, (colour, style) in zip(every, LOOKS, strict=False):
             if row == column:
                 how: Any = {"histtype": "step", "color": colour, "ls": style, "lw": 1.4}
-                ax.hist(one[:, row], edges[row].tolist(), density=True, **how)
+                ax.hist(
+                    one[:, row], _edges(one[:, row], BARS).tolist(), density=True, **how
+                )
             else:
-                pair = one[:, [column, row]]
-                _contours(ax, pair, (edges[column], edges[row]), colour, style)
+                _contours(ax, one[:, [column, row]], colour, style)
         if truth is not None:
             ax.axvline(truth[column], color=INK, lw=0.8)
             if row != column:
                 ax.axhline(truth[row], color=INK, lw=0.8)
-    _dress(axes, titles, edges)
+    _dress(axes, titles, limits)
     _legend(axes[0, 0].figure, list(sets), has_truth=truth is not None)
     return axes
 
@@ -146,23 +147,27 @@ def _as_draws(name: str, draws: Any) -> np.ndarray:
     return found
 
 
-def _edges(sets: Sequence[np.ndarray], truth: np.ndarray | None, column: int) -> np.ndarray:
-    """Divide the range of a parameter into cells."""
-    ends = np.array([np.quantile(one[:, column], [BEYOND, 1 - BEYOND]) for one in sets])
-    low, high = ends[:, 0].min(), ends[:, 1].max()
+def _limits(
+    sets: Sequence[np.ndarray], truth: np.ndarray | None, column: int
+) -> tuple[float, float]:
+    """Find the range of a parameter in which nearly all draws, and the truth, are."""
+    ends = [edges[[0, -1]] for edges in (_edges(one[:, column]) for one in sets)]
+    low, high = float(np.min(ends)), float(np.max(ends))
     if truth is not None:
-        low, high = min(low, truth[column]), max(high, truth[column])
-    pad = 0.05 * (high - low) or 0.5 * max(abs(low), 1.0)
-    return np.linspace(low - pad, high + pad, CELLS + 1)
+        pad = 0.05 * (high - low)
+        low, high = min(low, truth[column] - pad), max(high, truth[column] + pad)
+    return low, high
 
 
-def _contours(
-    ax: Axes,
-    pair: np.ndarray,
-    edges: tuple[np.ndarray, np.ndarray],
-    colour: str,
-    style: str,
-) -> None:
+def _edges(values: np.ndarray, num_cells: int = CELLS) -> np.ndarray:
+    """Divide the range of one set of draws into cells of its own."""
+    low, high = np.quantile(values, [BEYOND, 1 - BEYOND])
+    pad = 0.1 * (high - low) or 0.5 * max(abs(low), 1.0)
+    return np.linspace(low - pad, high + pad, num_cells + 1)
+
+
+def _contours(ax: Axes, pair: np.ndarray, colour: str, style: str) -> None:
+    edges = _edges(pair[:, 0]), _edges(pair[:, 1])
     counts, *_ = np.histogram2d(pair[:, 0], pair[:, 1], bins=edges)
     density = gaussian_filter(counts, SMOOTHING, mode="constant")
     falling = np.sort(density, axis=None)[::-1]
@@ -192,20 +197,22 @@ def _grid(num: int) -> np.ndarray:
     return axes
 
 
-def _dress(axes: np.ndarray, titles: Sequence[str], edges: Sequence[np.ndarray]) -> None:
+def _dress(
+    axes: np.ndarray, titles: Sequence[str], limits: Sequence[tuple[float, float]]
+) -> None:
     """Label the outer axes only."""
     num = len(axes)
     for row, column in _below(num):
         ax = axes[row, column]
-        ax.set_xlim(edges[column][0], edges[column][-1])
-        ax.xaxis.set_major_locator(MaxNLocator(3, prune="both"))
+        ax.set_xlim(*limits[column])
+        ax.xaxis.set_major_locator(MaxNLocator(4, prune="both"))
         ax.tick_params(labelsize="small")
         ax.tick_params(axis="x", labelbottom=row == num - 1, labelrotation=45)
         if row == column:
             ax.set_yticks([])
         else:
-            ax.set_ylim(edges[row][0], edges[row][-1])
-            ax.yaxis.set_major_locator(MaxNLocator(3, prune="both"))
+            ax.set_ylim(*limits[row])
+            ax.yaxis.set_major_locator(MaxNLocator(4, prune="both"))
             ax.tick_params(axis="y", labelleft=column == 0)
         if row == num - 1:
             ax.set_xlabel(titles[column])
