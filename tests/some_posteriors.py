@@ -104,6 +104,7 @@ def zuko_flow():
     return flow
 
 
+@lru_cache
 def lampe_estimator():
     inference = pytest.importorskip("lampe.inference", reason="lampe is not installed")
     with torch.random.fork_rng():
