@@ -1,0 +1,61 @@
+"""The reference names what is public, and nothing that is not there."""
+
+import importlib
+import re
+from functools import reduce
+from pathlib import Path
+
+import pytest
+
+PAGES = sorted((Path(__file__).parent.parent / "docs" / "reference").glob("*.md"))
+DIRECTIVE = re.compile(r"^\.\. auto(?:function|class|data):: (\S+)$", re.MULTILINE)
+DOCUMENTED = [
+    name for page in PAGES for name in DIRECTIVE.findall(page.read_text(encoding="utf-8"))
+]
+PUBLIC = [
+    "ma_sbi",
+    "ma_sbi.checking",
+    "ma_sbi.choosing",
+    "ma_sbi.correctors",
+    "ma_sbi.diagnostics",
+    "ma_sbi.metrics",
+    "ma_sbi.plots",
+    "ma_sbi.posteriors",
+]
+
+
+def found(name):
+    """Import the module of a dotted name and return what it names."""
+    parts = name.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        try:
+            module = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        return reduce(getattr, parts[length:], module)
+    raise LookupError(name)
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_name_is_in_the_reference(package):
+    names = {name.rpartition(".")[2] for name in DOCUMENTED}
+    assert set(importlib.import_module(package).__all__) - names == set()
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_what_the_reference_names_is_there_and_documented(name):
+    assert found(name).__doc__
+
+
+def test_nothing_is_in_the_reference_twice():
+    assert sorted(set(DOCUMENTED)) == sorted(DOCUMENTED)
+
+
+def test_every_command_is_in_the_reference():
+    from ma_sbi.cli import app
+
+    (page,) = (one for one in PAGES if one.stem == "saving")
+    text = page.read_text(encoding="utf-8")
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__
+        assert re.search(rf"`(ma-sbi )?{name}\b", text), name
