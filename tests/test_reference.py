@@ -44,7 +44,7 @@ def test_every_public_name_is_in_the_reference(package):
     assert set(importlib.import_module(package).__all__) - names == set()
 
 
-@pytest.mark.parametrize("kind, name", ENTRIES)
+@pytest.mark.parametrize(("kind", "name"), ENTRIES)
 def test_what_the_reference_names_is_there_and_documented(kind, name):
     thing = found(name)
     assert {"function": inspect.isroutine, "class": inspect.isclass}.get(kind, bool)(thing)
