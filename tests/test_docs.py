@@ -1,5 +1,6 @@
 """Every Python block of the README and of the library's pages runs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,13 @@ def test_the_librarys_pages_do_not_need_the_bench(page):
     assert "ma_sbi_bench" not in code_of(page)
 
 
+def test_the_links_of_the_readme_lead_somewhere():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_the_changelog_names_the_version():
     from ma_sbi import __version__
 
@@ -36,3 +44,6 @@ def test_the_changelog_names_the_version():
     for package in (ROOT, ROOT / "bench"):
         pyproject = (package / "pyproject.toml").read_text(encoding="utf-8")
         assert f'version = "{__version__}"' in pyproject
+    assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(
+        encoding="utf-8"
+    )

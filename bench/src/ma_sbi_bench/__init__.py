@@ -1,3 +1,3 @@
 """The evidence beside ma-sbi: worlds with known answers, rivals, and the paper's check."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

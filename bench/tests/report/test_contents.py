@@ -1,6 +1,7 @@
 """Tests for what a report holds: counts, verdicts, provenance, JSON."""
 
 import json
+from importlib.metadata import version
 
 from bench.tests.report.fake import Breaking, Fake, Lacking, Second, finished, gathered
 from ma_sbi_bench.engine.budget import Budget
@@ -35,7 +36,7 @@ def test_cells_that_experiments_share_count_once(tmp_path):
         "calibration rows": (5,),
         "draws": (1000,),
     }
-    assert found.versions["ma-sbi"] == ("0.1.0",)
+    assert found.versions["ma-sbi"] == (version("ma-sbi"),)
 
 
 def test_only_finished_cells_are_shown_and_the_others_counted(tmp_path):
