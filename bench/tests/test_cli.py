@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from bench.tests.report.fake import PRESENTATIONS as FAKE_PRESENTATIONS
 from bench.tests.report.fake import Breaking, Fake, Lacking, Second
+from ma_sbi import schedulers
 from ma_sbi.cli import app
-from ma_sbi_bench.engine import records, running, store, workers
+from ma_sbi_bench.engine import records, running, store
 from ma_sbi_bench.methods import METHODS
 from ma_sbi_bench.report import commands
 from ma_sbi_bench.report.progress import ProgressDisplay
@@ -402,7 +403,7 @@ def test_a_scheduler_that_does_not_answer_is_refused_before_any_work(
     experiments, monkeypatch
 ):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(workers, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(schedulers, "SECONDS_TO_ANSWER", 1.0)
     result = runner.invoke(app, ["reproduce", "fake", "--scheduler", "tcp://127.0.0.1:1"])
     assert result.exit_code == 2
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in result.stderr

@@ -100,11 +100,11 @@ def test_texts_of_a_table_are_read_as_text():
     )
     reading = read_context(table)
     assert reading.num_wordings == len(WORDINGS)
-    usual = dict(enumerate(type(e) for _, e, _ in reading.suitable_encoder().transformers))
+    usual = [type(one) for one in reading.suitable_encoder().encoders]
     as_text = reading.suitable_encoder(HashEncoder(), repeated=True)
-    text = dict(enumerate(type(e) for _, e, _ in as_text.transformers))
-    assert usual == {0: CategoryEncoder, 1: NumberEncoder, 2: CategoryEncoder}
-    assert text == {0: HashEncoder, 1: NumberEncoder, 2: HashEncoder}
+    text = [type(one) for one in as_text.encoders]
+    assert usual == [CategoryEncoder, NumberEncoder, CategoryEncoder]
+    assert text == [HashEncoder, NumberEncoder, HashEncoder]
 
 
 class Refuses(LastWord):

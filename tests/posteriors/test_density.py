@@ -130,7 +130,7 @@ def test_a_saved_density_is_the_same(dim, flow, tmp_path):
     assert torch.equal(loaded(x), density(x))
     assert torch.equal(loaded.sample(20, seed=1), density.sample(20, seed=1))
     assert repr(loaded) == repr(density)
-    with pytest.raises(ValueError, match="density of simulations.*load_density"):
+    with pytest.raises(ValueError, match="holds a density.*load_density"):
         load_posterior(path)
 
 

@@ -17,7 +17,7 @@ from bench.tests.engine.tiny import (
     finish,
     log_of,
 )
-from ma_sbi_bench.engine import workers
+from ma_sbi import schedulers
 from ma_sbi_bench.engine.running import run
 
 distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster'")
@@ -33,7 +33,7 @@ def cluster():
     patient = {"distributed.comm.timeouts.connect": "600s"}
     local = {"processes": True, "dashboard_address": None}
     with dask.config.set(patient), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers, "SECONDS_TO_ANSWER", 600.0)
+        patch.setattr(schedulers, "SECONDS_TO_ANSWER", 600.0)
         with distributed.LocalCluster(n_workers=2, threads_per_worker=1, **local) as found:
             yield found
 
@@ -166,7 +166,7 @@ def _allow_no_death(dask_scheduler):
 
 
 def test_a_scheduler_that_does_not_answer_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(schedulers, "SECONDS_TO_ANSWER", 1.0)
     with pytest.raises(ValueError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
         finish(TINY, TINY.numbers(1), tmp_path, scheduler="tcp://127.0.0.1:9")
     assert log_of(tmp_path) == []
@@ -174,7 +174,7 @@ def test_a_scheduler_that_does_not_answer_is_refused(tmp_path, monkeypatch):
 
 def test_an_address_that_is_none_is_refused():
     with pytest.raises(ValueError, match="no Dask scheduler answers at nonsense://here"):
-        workers.connect("nonsense://here")
+        schedulers.connect("nonsense://here")
 
 
 def test_nothing_to_do_is_no_failure(cluster):

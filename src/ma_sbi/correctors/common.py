@@ -29,7 +29,7 @@ class CommonCorrector(BaseCorrector):
     @property
     def why(self) -> Any:
         """What was chosen, what was rejected, and why."""
-        return getattr(self.corrector, "why", None)
+        return self.corrector.why
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""

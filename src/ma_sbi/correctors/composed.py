@@ -48,7 +48,13 @@ FLOAT32 = 4 * torch.finfo(torch.float32).eps
 
 
 class BaseCorrector(ABC):
-    """Base of all correctors; subclasses implement ``corrections``."""
+    """Base of all correctors; subclasses implement ``corrections``.
+
+    Attributes:
+        why: What was chosen, what was rejected, and why; None if nothing was chosen.
+    """
+
+    why: Any = None
 
     @abstractmethod
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
