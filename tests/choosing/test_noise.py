@@ -122,7 +122,7 @@ def test_residuals_that_repeat_are_regimes():
 def test_spreading_simulations_undoes_the_attenuation():
     x_obs, x_sim = simulate(1), simulate(2)
     found = find_noise(x_obs, x_sim[:, None], NONE)
-    spread = found.undo_attenuation(x_sim, 1)
+    spread, _ = found.undo_attenuation(x_sim, 1)
 
     def slope(y):
         centred, y = x_obs - x_obs.mean(dim=0), y - y.mean(dim=0)
@@ -136,10 +136,25 @@ def test_spreading_simulations_undoes_the_attenuation():
     torch.testing.assert_close(spread.mean(dim=0), x_sim.mean(dim=0))
 
 
+def test_noise_is_spread_as_much_as_simulations():
+    x_obs, x_sim = simulate(1), simulate(2)
+    found = find_noise(x_obs, x_sim[:, None], NONE)
+    spread, noise = found.undo_attenuation(x_sim, 1)
+    coefficients = torch.linalg.lstsq(x_obs, spread).solution
+    left = (spread - x_obs @ coefficients).square().mean(dim=0)
+    # In closed form, with signal 1 and noise v: (1 + v) (2 v + v ** 2).
+    exact = (1 + NOISE**2) * (2 * NOISE**2 + NOISE**4)
+    error = exact * (2 / N) ** 0.5
+    # The share of noise is known to a few per cent, of which each side inherits some.
+    assert (left - exact).abs().max() < 4 * error + 0.25 * exact
+    assert ((noise - left).abs() < 4 * error + 0.1 * exact).all()
+    assert (noise > 1.1 * found.variance).all()
+
+
 def test_nothing_is_spread_where_noise_is_shared():
     x_sim = simulate(1)
     found = find_noise(x_sim + 1.0, x_sim[:, None], NONE)
-    assert torch.equal(found.undo_attenuation(x_sim, 1), x_sim)
+    assert torch.equal(found.undo_attenuation(x_sim, 1)[0], x_sim)
 
 
 @pytest.mark.parametrize("draws", [None, 8])

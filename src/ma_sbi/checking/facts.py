@@ -137,21 +137,22 @@ class Facts:
     no_answer: str = ""
 
 
-# Nats per row: what a correction must gain to count although chance is not ruled out, and
-# what it may lose on the rows that it makes worse to count as harmless.
-LARGE_GAIN = 0.25
-# What it must gain by two standard errors where the judge assumes a prior that seems wrong,
-# and where it is x_sim with noise of its own, which can be evened out.
+# Nats per row: what a correction must gain by two standard errors where the judge assumes a
+# prior that seems wrong, and where it is x_sim with noise of its own, which can be evened
+# out.
 GAIN_ELSEWHERE = 0.1
 GAIN_BY_NOISE = 0.05
+# What it may lose on the rows that it makes worse to count as harmless.
 HARMLESS = 0.005
 
 
 def choose(judgement: Judgement) -> Option | None:
     """Choose the option that does best on rows it was not fitted to; None for none.
 
-    A correction is chosen if its gain is two standard errors above zero, or one if it is
-    large; or if it makes hardly any row worse, such as one that only allows for outliers.
+    A correction is chosen if its gain is a standard error above zero: more is not asked,
+    because it was weighed against "nothing departs" already, and hedges where rows are few.
+    It must be two where x_sim has noise of its own. Or a correction is chosen because it
+    makes hardly any row worse, such as one that only allows for outliers.
     Where rows are no pairs, what is common to all may be another population, which is no
     reason for a correction. Without pairs or true parameters, what differs between
     contexts may be theta: at most the common part is chosen. Where theta seems to come
@@ -170,9 +171,9 @@ def choose(judgement: Judgement) -> Option | None:
         return best if gain.low > GAIN_ELSEWHERE else None
     if judgement.is_blurred:
         return best if gain.low > GAIN_BY_NOISE else None
-    clear = gain.low > 0 or gain.mean > max(gain.error, LARGE_GAIN)
     harmless = best.lost < HARMLESS and (gain.mean > 0 or judgement.num_outliers > 0)
-    return best if clear or harmless else None
+    needed = (2 if judgement.is_noisy else 1) * gain.error
+    return best if gain.mean > needed or harmless else None
 
 
 def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> Facts:

@@ -24,6 +24,7 @@ from ma_sbi.checking.rows import (
     exchange_p_value,
     is_noiseless,
     is_population,
+    repeated,
     simulated,
 )
 from ma_sbi.choosing import NotPaired
@@ -31,7 +32,14 @@ from ma_sbi.choosing.fit import plan_corrector
 from ma_sbi.choosing.pairing import Pairing
 from ma_sbi.choosing.plan import Plan
 from ma_sbi.choosing.proposals import LearnedForwards
-from ma_sbi.choosing.targets import Parameters, SimulatedData, Target, robust
+from ma_sbi.choosing.targets import (
+    Parameters,
+    Predicted,
+    SimulatedData,
+    Target,
+    by_posterior,
+    robust,
+)
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.matching import MatchingAssumption
 from ma_sbi.diagnostics.corrected_rows import CorrectedRows
@@ -39,7 +47,7 @@ from ma_sbi.diagnostics.diagnostic import CannotRun
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.one_at_a_time import local_filters
-from ma_sbi.protocols import Context, Corrections, has_density
+from ma_sbi.protocols import Context, Corrections
 from ma_sbi.randomness import derive
 
 __all__ = ["CommonCorrector", "Judgement", "Option", "Score", "judge"]
@@ -162,7 +170,7 @@ class Judgement:
         elsewhere_p_value: Of parameters drawn at x_sim being draws from the prior, where
             they are what rows are judged by; else None.
         exchange_p_value: Of observations being further simulations of their rows, where
-            x_sim has noise of its own, or may have; else None.
+            rows are judged by x_sim with noise of its own, or it may have some; else None.
         noise_told: Whether noise of x_sim could be told from departure.
     """
 
@@ -193,15 +201,22 @@ class Judgement:
         )
 
     @property
+    def is_noisy(self) -> bool:
+        """Whether rows are judged by x_sim that has noise of its own, in whatever way."""
+        by_x_sim = self.scored_by in (SimulatedData.words, Predicted.words)
+        return self.plan.data.noise.found and by_x_sim
+
+    @property
     def is_blurred(self) -> bool:
-        """Whether rows are judged by x_sim that has noise of its own."""
-        return self.plan.data.noise.found and self.scored_by == SimulatedData.words
+        """Whether they are, and no posterior tells that noise from what it predicts."""
+        return self.is_noisy and self.scored_by == SimulatedData.words
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether theta seems to come from another population than the prior.
 
-        Parameters drawn at x_sim assume the prior, and are the wrong judge then.
+        Parameters drawn at x_sim assume the prior, and are the wrong judge then. And what
+        draws observations towards that population gains there, and nowhere else.
         """
         p_value = self.elsewhere_p_value
         return p_value is not None and p_value <= THRESHOLDS.leak_found
@@ -259,8 +274,8 @@ def _compare(
 ) -> Judgement:
     data = plan.data
     target = _target(subject, plan)
-    by_posterior = isinstance(target, Parameters)
-    most = MOST_JUDGED_BY_POSTERIOR if by_posterior else MOST_JUDGED
+    has_posterior = isinstance(target, (Parameters, Predicted))
+    most = MOST_JUDGED_BY_POSTERIOR if has_posterior else MOST_JUDGED
     folds = _folds(data.groups, data.codes, most, derive(subject.seed, "judging"))
     own = subject.corrector
     fits: dict[OptionName, Fit] = {
@@ -286,7 +301,7 @@ def _compare(
         "nothing": Corrections.certain(subject.x_obs[judged]),
         **{name: one.candidates for name, one in held.items()},
     }
-    if data.paired and by_posterior:
+    if data.paired and isinstance(target, Parameters):
         candidates["perfect"] = Corrections.certain(simulated(subject)[judged])
     scored = {name: _score(target, judged, one) for name, one in candidates.items()}
     if isinstance(target, SimulatedData):
@@ -304,8 +319,10 @@ def _compare(
     has_common = "common" in held
     noise = data.noise
     told = noise.told or (data.paired and is_noiseless(subject, held["by context"]))
+    # A posterior that predicts x_sim knows of its noise, and true parameters have none.
+    asked = not told or (noise.found and isinstance(target, SimulatedData))
     # Neither pairs nor true parameters tell a departure from theta.
-    unjudged = not data.paired and not by_posterior
+    unjudged = not data.paired and not has_posterior
     return Judgement(
         plan,
         target.words,
@@ -317,8 +334,10 @@ def _compare(
         len(subject.x_obs) - len(plan.kept),
         unjudged and subject.x_sim is not None and is_population(subject),
         unjudged,
-        elsewhere_p_value(subject, target) if isinstance(target, Parameters) else None,
-        exchange_p_value(plan) if data.paired and (noise.found or not told) else None,
+        elsewhere_p_value(subject, target.theta[0])
+        if isinstance(target, (Parameters, Predicted))
+        else None,
+        exchange_p_value(plan) if data.paired and asked else None,
         told,
     )
 
@@ -337,13 +356,18 @@ def _reads_context(plan: Plan) -> bool:
 
 def _target(subject: Subject, plan: Plan) -> Target:
     """Choose what rows are judged by."""
-    weighing, posterior, theta = plan.weighing, subject.posterior, subject.theta
-    dense = has_density(posterior) and not subject.expensive_density
-    paired = plan.data.paired
-    if dense and (theta is not None or (paired and not (weighing and weighing.blurred))):
-        x_sim = simulated(subject) if plan.pool is None or paired else plan.pool
-        seed = derive(subject.seed, "targets")
-        return Parameters(posterior, x_sim, seed, None if theta is None else theta.float())
+    weighing, theta, paired = plan.weighing, subject.theta, plan.data.paired
+    if paired or theta is not None:
+        behind = by_posterior(
+            subject.posterior,
+            repeated(subject) if plan.pool is None or paired else plan.pool[:, None],
+            own_noise=plan.data.noise.found,
+            theta=None if theta is None else theta.float(),
+            groups=subject.groups,
+            seed=derive(subject.seed, "targets"),
+        )
+        if behind is not None:
+            return behind
     if paired or weighing is None:
         return SimulatedData(simulated(subject), plan.data.noise.variance.cpu())
     return weighing.targets[0]

@@ -12,12 +12,11 @@ from ma_sbi.choosing.calibration import Simulations
 from ma_sbi.choosing.exchange import Exchange, exchange_test
 from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.plan import Plan
-from ma_sbi.choosing.population import energy_p_value
-from ma_sbi.choosing.targets import Parameters
+from ma_sbi.choosing.population import energy_p_value, prior_p_value
 from ma_sbi.diagnostics.corrected_rows import CorrectedRows
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
-from ma_sbi.randomness import derive, seeded
+from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
 
 if TYPE_CHECKING:
@@ -29,21 +28,25 @@ __all__ = [
     "exchanges",
     "is_noiseless",
     "is_population",
+    "repeated",
     "simulated",
 ]
 
 # Share of the noise that x_sim may have of which corrected rows leave less, if it has none.
 NO_NOISE = 0.01
-# Draws of the prior that theta is compared with.
-NUM_DRAWN = 1_000
+
+
+def repeated(subject: Subject) -> Tensor:
+    """Return the simulations of each row, shape ``(n, num_simulations, dim_x)``."""
+    if subject.repeats is not None:
+        return subject.repeats
+    assert subject.x_sim is not None  # noqa: S101 (there are pairs)
+    return subject.x_sim[:, None]
 
 
 def simulated(subject: Subject) -> Tensor:
     """Average the simulations of each row."""
-    if subject.repeats is not None:
-        return subject.repeats.mean(dim=1)
-    assert subject.x_sim is not None  # noqa: S101 (there are pairs)
-    return subject.x_sim
+    return repeated(subject).mean(dim=1)
 
 
 def is_population(subject: Subject) -> bool:
@@ -124,15 +127,9 @@ def exchanges(judgement: Judgement, option: Option) -> tuple[Exchange, Exchange]
     return before, after
 
 
-def elsewhere_p_value(subject: Subject, target: Parameters) -> float | None:
-    """Test whether parameters drawn at x_sim are unlike the prior."""
+def elsewhere_p_value(subject: Subject, theta: Tensor) -> float | None:
+    """Test whether parameters ``(n, dim_theta)`` drawn at x_sim are unlike the prior."""
     prior = getattr(subject.posterior, "prior", None)
     if prior is None or subject.theta is not None:
         return None
-    theta = target.theta[0]
-    if subject.groups is not None:
-        # Rows of a group may share their theta.
-        theta = theta[np.unique(subject.groups, return_index=True)[1]]
-    with seeded(derive(subject.seed, "prior")):
-        drawn = prior.sample((NUM_DRAWN,))
-    return energy_p_value(theta, drawn, derive(subject.seed, "elsewhere"))
+    return prior_p_value(theta, prior, subject.groups, subject.seed)

@@ -99,7 +99,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
         return "do not use", [_elsewhere(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None:
-        return "do not use", [_no_gain(facts), *_likeness(facts), *_unseen(facts)]
+        reasons = [_no_gain(facts), *_likeness(facts), *_unseen(facts)]
+        return "do not use", [*_no_pairs(facts), *reasons]
     worse = _worse(facts)
     if worse:
         return "do not use", [_gain(facts, facts.gain), *worse]
@@ -195,8 +196,8 @@ def _without_noise(facts: Facts) -> list[str]:
 def _elsewhere(facts: Facts, gain: Score) -> str:
     return (
         f"A correction seems to gain ({gain} nats per row), but parameters drawn at x_sim "
-        f"are unlike the prior (p = {facts.elsewhere_p_value:.2g}): judged by them, which "
-        "assume it, so small a gain may be a loss."
+        f"are unlike the prior (p = {facts.elsewhere_p_value:.2g}): so small a gain may "
+        "hold for this population alone, or be a loss."
     )
 
 
@@ -212,6 +213,16 @@ def _likeness(facts: Facts) -> list[str]:
     return [
         f"Observations do differ from simulations (p = {p_value:.2g}), in a way that "
         "nothing tried here corrects."
+    ]
+
+
+def _no_pairs(facts: Facts) -> list[str]:
+    if facts.paired is not False:
+        return []
+    return [
+        "Rows of x_obs and x_sim are not seen to be pairs (p = "
+        f"{facts.pair_p_value:.2g}), so x_sim was taken for a pool: that assumes that "
+        "theta has the same distribution under every context, and in x_sim."
     ]
 
 
@@ -294,12 +305,7 @@ def _doubts(facts: Facts) -> list[str]:
             "x_sim was simulated at the true inputs, not at those inferred from x_obs."
         )
     doubts += [*facts.failures, *_unseen(facts)]
-    if facts.paired is False:
-        doubts.append(
-            "Rows of x_obs and x_sim are not seen to be pairs (p = "
-            f"{facts.pair_p_value:.2g}), so x_sim was taken for a pool: that assumes that "
-            "theta has the same distribution under every context, and in x_sim."
-        )
+    doubts += _no_pairs(facts)
     if facts.paired is None:
         doubts.append(
             "Without x_sim, simulations at the inputs of each observation, it is assumed "

@@ -82,7 +82,6 @@ def choose(
     num_contexts: int,
     evidence: bool = False,
     doubted: bool = False,
-    blurred: bool = False,
 ) -> Choice:
     """Weigh proposals.
 
@@ -96,9 +95,6 @@ def choose(
         evidence: Whether there is a density of the simulations.
         doubted: Whether its assumptions seem to be violated: then it must clearly improve
             scores, and not merely leave them as they are.
-        blurred: Whether x_sim has noise of its own. So have parameters behind it, which
-            then favour what spreads too widely: proposals that are no shift are judged by
-            x_sim instead.
     """
     first, last = held_out.scores[0], held_out.scores[-1]
     kinds = [_enough(held_out.seen), _enough(~held_out.seen)]
@@ -114,9 +110,7 @@ def choose(
         slack = min(2 * gain[1], MOST_SLACK) + 1 / num_rows
         use = gain[0] > (slack if doubted else -slack)
     (seen, seen_alone), (unseen, unseen_alone) = (
-        _stack_all(
-            first.at(rows), last.at(rows), forward, weight, evidence=use, blurred=blurred
-        )
+        _stack_all(last.at(rows), forward, weight, evidence=use)
         for rows, weight in zip(kinds, weighed if use else plain, strict=True)
     )
     if num_contexts > 1:
@@ -163,28 +157,16 @@ def _gain(
 
 
 def _stack_all(
-    first: Scores,
-    last: Scores,
-    forward: Tensor,
-    weight: Tensor,
-    *,
-    evidence: bool,
-    blurred: bool,
+    scores: Scores, forward: Tensor, weight: Tensor, *, evidence: bool
 ) -> tuple[Tensor, float]:
     """Weigh "nothing departs", the mixture of forward proposals, and each other one.
 
     Returns:
         The weights of all proposals, and that of "nothing departs" besides the mixture.
     """
-
-    def candidates(scores: Scores) -> Tensor:
-        mixture = scores.of(forward).together(weight, evidence=evidence)
-        return torch.stack([scores.plain[0], mixture, *scores.plain[~forward]])
-
-    found = drop_idle(candidates(first if blurred else last), DROPPED)
-    if blurred and not found[2:].any():
-        found[:2] = drop_idle(candidates(last)[:2], DROPPED)
-    nothing, ahead, *others = found.tolist()
+    mixture = scores.of(forward).together(weight, evidence=evidence)
+    candidates = torch.stack([scores.plain[0], mixture, *scores.plain[~forward]])
+    nothing, ahead, *others = drop_idle(candidates, DROPPED).tolist()
     result = torch.zeros(len(forward), dtype=torch.float64)
     result[forward] = ahead * weight
     result[~forward] = torch.tensor(others, dtype=torch.float64)

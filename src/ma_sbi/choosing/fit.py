@@ -26,7 +26,7 @@ from ma_sbi.choosing.held_out import HeldOut, hold_out
 from ma_sbi.choosing.outliers import Outliers
 from ma_sbi.choosing.pairing import NotPaired, Pairing, examine_pairs
 from ma_sbi.choosing.plan import Plan, Weighing
-from ma_sbi.choosing.population import energy_p_value
+from ma_sbi.choosing.population import ELSEWHERE, energy_p_value
 from ma_sbi.choosing.proposals import (
     NOTHING,
     PROPOSALS,
@@ -34,13 +34,19 @@ from ma_sbi.choosing.proposals import (
     Nothing,
 )
 from ma_sbi.choosing.sides import Reference
-from ma_sbi.choosing.targets import Observations, Parameters, SimulatedData, Target
+from ma_sbi.choosing.targets import (
+    Observations,
+    Predicted,
+    SimulatedData,
+    Target,
+    by_posterior,
+)
 from ma_sbi.choosing.why import NOT_READ, Read, Tried, Why
 from ma_sbi.context import distinct
 from ma_sbi.correctors.forward import OtherUnits, about_spreads, why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
-from ma_sbi.protocols import Context, Encoder, has_density
+from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_matrix, same_labels
 
@@ -59,8 +65,6 @@ SAME_THETA = (
     "without pairs it is assumed that theta has the same distribution under every context; "
     "if it differs, a true effect is removed"
 )
-# Below this p-value, simulations and calibration rows are of different populations.
-SMALLEST_P = 0.001
 
 
 def fit_corrector(
@@ -278,11 +282,6 @@ def plan_corrector(
     # Without pairs, the density is what proposals were judged by: it cannot count twice.
     evidence = density is not None and data.paired
     elsewhere = evidence and _is_elsewhere(data, reference, seed)
-    blurred = data.paired and data.noise.found and len(targets) > 1 and data.theta is None
-    if blurred:
-        reasons.append(
-            "parameters behind x_sim have its noise, so what is no shift is judged by x_sim"
-        )
     weigh = partial(
         choose,
         forward=forward,
@@ -291,7 +290,6 @@ def plan_corrector(
         num_contexts=len(known),
         evidence=evidence,
         doubted=elsewhere,
-        blurred=blurred,
     )
     choice = weigh(held_out)
     if len(known) > 1 and not choice.seen[~(forward & plain)].any():
@@ -326,7 +324,7 @@ def plan_corrector(
         kept,
         encoder,
         tried,
-        Weighing(choice, held_out, weigh, targets, table, blurred),
+        Weighing(choice, held_out, weigh, targets, table),
         density,
         outliers,
         pairing,
@@ -374,12 +372,19 @@ def _targets(
         if density is not None:
             return [Observations(density, "their density")]
         return [Observations(_gaussian(pool), "their mean and covariance")]
-    x_sim = data.mean_x_sim
-    simulated = SimulatedData(x_sim, data.noise.variance)
-    cheap = posterior is not None and not getattr(posterior, "expensive_density", False)
-    if not cheap or not has_density(posterior):
+    simulated = SimulatedData(data.mean_x_sim, data.noise.variance)
+    behind = by_posterior(
+        posterior,
+        data.x_sim,
+        own_noise=data.noise.found,
+        theta=data.theta,
+        groups=data.groups,
+        seed=seed,
+    )
+    if behind is None:
         return [simulated]
-    return [simulated, Parameters(posterior, x_sim, seed, data.theta)]
+    # Noise of x_sim hides what tells proposals apart, unless the posterior knows of it.
+    return [behind] if isinstance(behind, Predicted) else [simulated, behind]
 
 
 def _gaussian(pool: Simulations | None) -> Callable[[Tensor], Tensor]:
@@ -426,7 +431,7 @@ def _is_elsewhere(data: Calibration, reference: Tensor | None, seed: int | None)
         return False
     # Rows of a group may share their theta, and are not a sample of the population.
     first = np.unique(data.groups, return_index=True)[1]
-    return energy_p_value(data.x_sim[first, 0], reference, seed) <= SMALLEST_P
+    return energy_p_value(data.x_sim[first, 0], reference, seed) <= ELSEWHERE
 
 
 def _about_evidence(choice: Choice, *, elsewhere: bool) -> list[str]:

@@ -64,7 +64,7 @@ class Noise:
         """Whether there is any."""
         return bool(self.share.any())
 
-    def undo_attenuation(self, x_sim: Tensor, num_repeats: int) -> Tensor:
+    def undo_attenuation(self, x_sim: Tensor, num_repeats: int) -> tuple[Tensor, Tensor]:
         """Spread simulations so that a regression of them on x_obs is right.
 
         Noise of its own in x_sim is uncorrelated with x_obs. The simulation that x_obs
@@ -74,18 +74,27 @@ class Noise:
         Args:
             x_sim: Means over the repeated simulations, shape ``(n, dim_x)``.
             num_repeats: Number of simulations behind each mean.
+
+        Returns:
+            The simulations, spread, and the variance of what the regression leaves of them
+            that is noise, shape ``(dim_x,)``: noise is spread as well.
         """
         if not self.found:
-            return x_sim
+            return x_sim, self.variance
         scale = column_scale(x_sim)
         centred = (x_sim - x_sim.mean(dim=0)) / scale
         noise = torch.diag(self.of_simulation / scale.square())
-        signal = centred.T @ centred / max(1, len(centred) - 1) - noise / num_repeats
-        values, vectors = torch.linalg.eigh(signal)
+        total = centred.T @ centred / max(1, len(centred) - 1)
+        values, vectors = torch.linalg.eigh(total - noise / num_repeats)
+        signal = vectors @ torch.diag(values.clamp(min=0.0)) @ vectors.T
         values = values.clamp(min=noise.diag().max() / (MOST_CORRECTION - 1))
         inverse = vectors @ torch.diag(1 / values) @ vectors.T
         factor = torch.eye(len(noise)).to(noise) + noise @ inverse
-        return x_sim.mean(dim=0) + centred @ factor.T * scale
+        # What the simulation behind x_obs, with its own noise, tells of the signal.
+        told = signal @ torch.linalg.pinv(signal + noise) @ signal
+        left = (factor @ (total - told) @ factor.T).diag().clamp(min=0.0)
+        spread = x_sim.mean(dim=0) + centred @ factor.T * scale
+        return spread, left * scale.square()
 
 
 def find_noise(

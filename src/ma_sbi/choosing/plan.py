@@ -40,7 +40,6 @@ class Weighing:
         choose: Scores to weights.
         targets: What the scores are of.
         table: Every context as it is encoded, by number.
-        blurred: Whether parameters behind x_sim have noise of its own.
     """
 
     choice: Choice
@@ -48,7 +47,6 @@ class Weighing:
     choose: Callable[[HeldOut], Choice]
     targets: list[Target]
     table: EncodingTable
-    blurred: bool
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from ma_sbi.randomness import derive, generator
+from ma_sbi.randomness import derive, generator, seeded
 from ma_sbi.scaling import column_scale
 
-__all__ = ["energy_p_value"]
+__all__ = ["ELSEWHERE", "energy_p_value", "prior_p_value"]
+
+ELSEWHERE = 0.001
+"""Up to this p-value two samples are of different populations."""
 
 MOST_ROWS = 300
 NUM_PERMUTATIONS = 999
+# Draws of the prior that theta is compared with.
+NUM_DRAWN = 1_000
 
 
 def energy_p_value(x: Tensor, simulations: Tensor, seed: int | None = None) -> float:
@@ -45,3 +53,21 @@ def energy_p_value(x: Tensor, simulations: Tensor, seed: int | None = None) -> f
     between = ((members @ distance) * others).sum(dim=1) / (n * m)
     energy = 2 * between - within_first - within_second
     return ((energy[1:] >= energy[0]).sum().item() + 1) / (NUM_PERMUTATIONS + 1)
+
+
+def prior_p_value(
+    theta: Tensor, prior: Any, groups: np.ndarray | None = None, seed: int | None = None
+) -> float:
+    """Test whether parameters are draws from the prior.
+
+    Args:
+        theta: One for each row, shape ``(n, dim_theta)``.
+        prior: A distribution.
+        groups: Group of each row; those of one may share their theta, and count as one.
+        seed: Of draws and permutations.
+    """
+    if groups is not None:
+        theta = theta[np.unique(groups, return_index=True)[1]]
+    with seeded(derive(seed, "prior")):
+        drawn = prior.sample((NUM_DRAWN,))
+    return energy_p_value(theta, drawn, derive(seed, "elsewhere"))

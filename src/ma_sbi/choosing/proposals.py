@@ -167,10 +167,9 @@ class Proposal(BaseProposal):
 
     def _pairs(self, data: Calibration, seed: int | None) -> tuple[Tensor, Tensor]:
         """Return what x_obs departs from, and the variance of the noise between them."""
-        x_sim = data.mean_x_sim
-        if not self.is_forward:
-            x_sim = data.noise.undo_attenuation(x_sim, data.x_sim.shape[1])
-        return x_sim, data.noise.variance
+        if self.is_forward:
+            return data.mean_x_sim, data.noise.variance
+        return data.noise.undo_attenuation(data.mean_x_sim, data.x_sim.shape[1])
 
 
 class RegimeShift(Proposal):

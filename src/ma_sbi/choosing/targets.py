@@ -3,8 +3,9 @@
 A corrected observation is good if the posterior there is the one at x_sim. So the score of
 a candidate is the log density, under the posterior at the candidate, of parameters drawn
 from the posterior at x_sim: what the log score of the true parameters would be, which
-nobody knows. Without a posterior it is a density of x_sim around the candidate; without
-pairs, the simulations' density at the candidate.
+nobody knows. Where x_sim has noise of its own, it is the density of x_sim that the
+posterior at the candidate predicts. Without a posterior it is a density of x_sim around the
+candidate; without pairs, the simulations' density at the candidate.
 """
 
 from __future__ import annotations
@@ -14,18 +15,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ma_sbi.choosing.population import ELSEWHERE, prior_p_value
 from ma_sbi.nan import no_density, not_drawn, not_told, refuse, tell
-from ma_sbi.protocols import MAX_ROWS
+from ma_sbi.protocols import MAX_ROWS, has_density
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 
-__all__ = ["Observations", "Parameters", "SimulatedData", "Target", "robust"]
+__all__ = [
+    "Observations",
+    "Parameters",
+    "Predicted",
+    "SimulatedData",
+    "Target",
+    "by_posterior",
+    "robust",
+]
 
 # Parameters drawn for each row.
 NUM_DRAWS = 8
+# The same where densities are averaged, and not their logarithms: few would miss the peak.
+NUM_AVERAGED = 32
+# Simulations of a row that are predicted: each costs as much as the first.
+MOST_PREDICTED = 2
 # Simulations of other rows that a score is compared with.
 NUM_OTHERS = 50
 # Share of rows that no correction explains: what keeps a score from being decided by them.
@@ -95,18 +110,8 @@ class Parameters(Target):
 
     def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
         """Evaluate the posterior at each candidate."""
-        num, batch, dim_x = candidates.shape
-        theta = self.theta[:, rows.to(self.theta.device)].repeat(1, num, 1)
-        x = candidates.reshape(-1, dim_x).float()
-        size = max(1, MAX_ROWS // len(theta))
-        with not_told():  # a candidate without a density is given none
-            parts = [
-                self.posterior.log_prob(
-                    theta[:, start : start + size], x[start : start + size]
-                )
-                for start in range(0, len(x), size)
-            ]
-        return torch.cat(parts, dim=1).unflatten(1, (num, batch)).double().cpu()
+        theta = self.theta[:, rows.to(self.theta.device)]
+        return _log_prob(self.posterior, theta, candidates)
 
     def floor(self, rows: Tensor) -> Tensor:
         """Average the posterior over x_sim of other rows."""
@@ -119,6 +124,56 @@ class Parameters(Target):
         each = each.masked_fill(each.isnan(), -torch.inf)
         mean = each.logsumexp(dim=1) - math.log(len(self.others))
         return mean.unflatten(0, theta.shape[:2])
+
+
+class Predicted(Target):
+    r"""x_sim with noise of its own, as the posterior at a candidate predicts it.
+
+    It is a further simulation at the parameters of its row. By Bayes' rule the posterior at
+    x_sim gives its density, up to a factor that is the same for every candidate:
+
+    .. math:: \int p(x_{sim} \mid \theta)\, q(\theta \mid x)\, d\theta \propto
+        \int q(\theta \mid x_{sim})\, \frac{q(\theta \mid x)}{p(\theta)}\, d\theta
+
+    Unlike the log score of parameters that are drawn at x_sim, it does not favour a
+    posterior that is as wide as both noises.
+
+    Args:
+        posterior: With a density, and a prior that has one.
+        x_sim: Simulations, shape ``(n, num_repeats, dim_x)``.
+        seed: Of the draws.
+    """
+
+    words = "x_sim under the posterior's predictions"
+
+    def __init__(self, posterior: Any, x_sim: Tensor, seed: int | None) -> None:
+        self.posterior = posterior.quick() if hasattr(posterior, "quick") else posterior
+        seed = derive(seed, "parameters")
+        repeats = x_sim[:, :MOST_PREDICTED].float().unbind(dim=1)
+        with not_told():
+            drawn = [
+                posterior.sample(NUM_AVERAGED, x, seed=derive(seed, str(number)))
+                for number, x in enumerate(repeats)
+            ]
+        for theta in drawn:
+            refuse(not_drawn(theta), "at x_sim, draws")
+        self.theta = torch.cat(drawn)
+        self.log_prior = posterior.prior.log_prob(self.theta).double().cpu()
+        self.num_repeats = len(drawn)
+
+    def score(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        """Average the posterior at each candidate over parameters drawn at x_sim."""
+        each = _log_prob(
+            self.posterior, self.theta[:, rows.to(self.theta.device)], candidates
+        )
+        ratio = each - self.log_prior[:, None, rows.cpu()]
+        ratio = ratio.masked_fill(ratio.isnan(), -torch.inf)
+        ratio = ratio.unflatten(0, (self.num_repeats, NUM_AVERAGED))
+        return ratio.logsumexp(dim=1) - math.log(NUM_AVERAGED)
+
+    def floor(self, rows: Tensor) -> Tensor:
+        """Return the score of the prior, which is zero by definition."""
+        return torch.zeros(1, len(rows), dtype=torch.float64)
 
 
 class SimulatedData(Target):
@@ -160,6 +215,58 @@ class Observations(Target):
         """Evaluate the density at each candidate."""
         log_density = self.log_density(candidates.flatten(0, 1))
         return log_density.unflatten(0, candidates.shape[:2]).double()[None].cpu()
+
+
+def by_posterior(
+    posterior: Any,
+    x_sim: Tensor,
+    *,
+    own_noise: bool,
+    theta: Tensor | None = None,
+    groups: np.ndarray | None = None,
+    seed: int | None = None,
+) -> Target | None:
+    """Choose how a posterior judges rows; None if it cannot.
+
+    Where theta comes from another population than the prior, which pulls the posterior away
+    from it, x_sim is predicted best by a correction that undoes the pull, although nothing
+    departs: parameters drawn at x_sim are pulled as well, and judge instead.
+
+    Args:
+        posterior: Any, or None.
+        x_sim: Simulations, shape ``(n, num_repeats, dim_x)``.
+        own_noise: Whether they have noise of their own.
+        theta: True parameters, shape ``(n, dim_theta)``, if they are known.
+        groups: Group of each row, whose rows may share theta, if there are any.
+        seed: Of draws.
+    """
+    if not has_density(posterior) or getattr(posterior, "expensive_density", False):
+        return None
+    if own_noise and theta is None:
+        prior = getattr(posterior, "prior", None)
+        if not hasattr(prior, "log_prob"):
+            return None
+        predicted = Predicted(posterior, x_sim, seed)
+        if prior_p_value(predicted.theta[0], prior, groups, seed) > ELSEWHERE:
+            return predicted
+    return Parameters(posterior, x_sim.mean(dim=1), seed, theta)
+
+
+def _log_prob(posterior: Any, theta: Tensor, candidates: Tensor) -> Tensor:
+    """Evaluate theta ``(draws, num_rows, dim_theta)`` at candidates, in blocks.
+
+    Returns:
+        Log densities, shape ``(draws, K, num_rows)``.
+    """
+    num, batch, dim_x = candidates.shape
+    theta, x = theta.repeat(1, num, 1), candidates.reshape(-1, dim_x).float()
+    size = max(1, MAX_ROWS // len(theta))
+    with not_told():  # a candidate without a density is given none
+        parts = [
+            posterior.log_prob(theta[:, start : start + size], x[start : start + size])
+            for start in range(0, len(x), size)
+        ]
+    return torch.cat(parts, dim=1).unflatten(1, (num, batch)).double().cpu()
 
 
 def _log_normal(deviation: Tensor, variance: Tensor) -> Tensor:
