@@ -678,11 +678,11 @@ WARNED = {
     ),
     "other units": (
         lambda: fit_corrector(NOTES, 1000 * OBS, X, seed=0),
-        "more than a factor of 50 in columns 0, 1; bring both into the same units",
+        "more than a factor of 50 in columns 0, 1. Bring both into the same units",
     ),
     "other units in fit": (
         lambda: shift().fit(NOTES, 1000 * OBS, X),
-        "more than a factor of 50 in columns 0, 1; bring both into the same units",
+        "more than a factor of 50 in columns 0, 1. Bring both into the same units",
     ),
     "other units in sample": (
         lambda: FITTED.corrected.sample(3, 1000 * OBS, NOTES, seed=0),

@@ -25,6 +25,7 @@ from ma_sbi import (
     from_zuko,
 )
 from ma_sbi.posteriors.flow import _NoTracker
+from ma_sbi.randomness import numpy_seeded
 
 NOISE = 0.2
 PRIOR = BoxUniform(-2 * torch.ones(3), 2 * torch.ones(3))
@@ -103,39 +104,45 @@ def zuko_flow():
     return flow
 
 
+@lru_cache
 def lampe_estimator():
     inference = pytest.importorskip("lampe.inference", reason="lampe is not installed")
-    estimator = inference.NPE(3, 3, transforms=2, hidden_features=(32,))
+    with torch.random.fork_rng():
+        estimator = inference.NPE(3, 3, transforms=2, hidden_features=(32,))
     estimator.flow.load_state_dict(zuko_flow().state_dict())
     return estimator
 
 
 @lru_cache
 def bayesflow_approximator():
-    """Train BayesFlow on torch; importing it would leave gradients off for all others."""
-    before = torch.is_grad_enabled()
     os.environ.setdefault("KERAS_BACKEND", "torch")
+    before = torch.is_grad_enabled()
     try:
-        bayesflow = pytest.importorskip(
-            "bayesflow", reason="BayesFlow is not installed; it needs Python 3.11 to 3.13"
-        )
-        import keras
-
-        keras.utils.set_random_seed(0)
-        workflow = bayesflow.BasicWorkflow(
-            inference_network=bayesflow.networks.CouplingFlow(
-                depth=2, subnet_kwargs={"widths": (32,)}
-            ),
-            inference_variables=["theta", "last"],
-            inference_conditions=["x"],
-            initial_learning_rate=1e-2,
-        )
-        theta, x = simulations(2000)
-        data = {"theta": theta[:, :2], "last": theta[:, 2:], "x": x}
-        data = {name: values.numpy() for name, values in data.items()}
-        workflow.fit_offline(data, epochs=12, batch_size=250, verbose=0)
+        with torch.random.fork_rng(), numpy_seeded(0):
+            return _trained_bayesflow()
     finally:
-        torch.set_grad_enabled(before)
+        torch.set_grad_enabled(before)  # to import BayesFlow turns gradients off
+
+
+def _trained_bayesflow():
+    bayesflow = pytest.importorskip(
+        "bayesflow", reason="BayesFlow is not installed; it needs Python 3.11 to 3.13"
+    )
+    import keras
+
+    keras.utils.set_random_seed(0)
+    workflow = bayesflow.BasicWorkflow(
+        inference_network=bayesflow.networks.CouplingFlow(
+            depth=2, subnet_kwargs={"widths": (32,)}
+        ),
+        inference_variables=["theta", "last"],
+        inference_conditions=["x"],
+        initial_learning_rate=1e-2,
+    )
+    theta, x = simulations(2000)
+    data = {"theta": theta[:, :2], "last": theta[:, 2:], "x": x}
+    data = {name: values.numpy() for name, values in data.items()}
+    workflow.fit_offline(data, epochs=12, batch_size=250, verbose=0)
     return workflow
 
 

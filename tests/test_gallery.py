@@ -73,7 +73,7 @@ def test_a_page_shows_what_its_code_prints_and_draws(tmp_path):
 def test_the_page_of_plots_shows_the_figures_that_its_code_draws():
     page = render.PAGES["plots"]
     text = page.read_text(encoding="utf-8")
-    drawn = render.FIGURE.findall(text)
+    drawn = render.FIGURE.findall("".join(render.BLOCK.findall(text)))
     shown = render.re.findall(r"\(figures/([^)]+)\)", text)
     assert sorted(drawn) == sorted(shown)
     assert all((page.parent / "figures" / name).exists() for name in drawn)

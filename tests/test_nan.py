@@ -4,6 +4,7 @@ import copy
 import warnings
 from operator import attrgetter
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Independent, Normal
@@ -21,8 +22,10 @@ from ma_sbi import (
 )
 from ma_sbi.choosing.chosen import ChosenCorrector, Part
 from ma_sbi.correctors import (
+    BootstrapCorrector,
     ComposedCorrector,
     Evidence,
+    RegimeCorrector,
     ResidualPools,
     Shift,
     ShiftCorrector,
@@ -234,6 +237,21 @@ def test_nothing_is_chosen_by_a_density_that_draws_nan():
     density.flows = _damaged(density.flows)
     with pytest.raises(ValueError, match="draws of the density are no numbers"):
         fit_corrector(notes, x_obs, x_sim, density=density, seed=0)
+
+
+class GivesNan(CategoryEncoder):
+    """An encoder that fails for one context."""
+
+    def transform(self, context):
+        encoding = super().transform(context)
+        return np.where(np.asarray(context)[:, None] == "high", np.nan, encoding)
+
+
+@pytest.mark.parametrize("fit", [ShiftCorrector, RegimeCorrector, BootstrapCorrector])
+def test_a_context_that_an_encoder_gives_nan_for_is_not_missing(fit):
+    x_obs, notes, x_sim = _rows()
+    with pytest.raises(ValueError, match="1 of 2 different contexts .first: 'high'"):
+        fit(GivesNan()).fit(notes, x_obs, x_sim, seed=0)
 
 
 def test_what_cannot_be_is_a_density():

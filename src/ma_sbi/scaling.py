@@ -103,5 +103,5 @@ def other_units(columns: Sequence[int], factor: float) -> str:
     return (
         "x_obs and x_sim seem to have different units: their spreads differ by more than "
         f"a factor of {factor:g} in column{'s' if len(columns) > 1 else ''} "
-        f"{', '.join(map(str, columns))}; bring both into the same units."
+        f"{', '.join(map(str, columns))}. Bring both into the same units."
     )

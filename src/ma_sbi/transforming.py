@@ -65,7 +65,7 @@ def transform(encoder: Encoder, entries: Entries) -> np.ndarray:
         entries: The contexts.
 
     Raises:
-        ValueError: If the encoder cannot read them.
+        ValueError: If the encoder cannot read them, or gives NaN or infinity.
 
     Example:
         >>> from sklearn.feature_extraction.text import CountVectorizer
@@ -90,8 +90,21 @@ def transform(encoder: Encoder, entries: Entries) -> np.ndarray:
     values[asked] = vectors
     if getattr(encoder, "zero_is_missing", False):
         missing = missing | (values == 0).all(axis=1)
+    # Numbers that stand for contexts have their vectors, of which some were missing.
+    if not getattr(encoder, "by_number", False):
+        _check_finite(values, missing, entries)
     values[missing] = np.nan
     return values
+
+
+def _check_finite(values: np.ndarray, missing: np.ndarray, entries: Entries) -> None:
+    failed = ~missing & ~np.isfinite(values).all(axis=1)
+    if failed.any():
+        shown = shorten(repr(entries.iloc[int(failed.argmax())]))
+        raise ValueError(
+            "the encoder must give finite numbers for what is not missing; it does not for "
+            f"{failed.sum()} of {len(failed)} different contexts (first: {shown})"
+        )
 
 
 def _missing(entries: Entries) -> np.ndarray:

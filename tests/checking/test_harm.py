@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ma_sbi
-from ma_sbi import CorrectedPosterior, fit_corrector
+from ma_sbi import CorrectedPosterior, fit_corrector, from_callable
 from ma_sbi.choosing import NotPaired
 from tests.worlds import exact, law
 
@@ -357,3 +357,37 @@ def test_a_control_run_is_not_moved_to_the_middle_of_the_prior():
         at_one[0], ["a", "b"] * 200, x_sim=at_one[1], simulations=pool, seed=0
     )
     assert answer.corrector is None, answer
+
+
+def test_simulations_that_are_nearly_all_noise_are_no_control_run():
+    """Rows at other parameters, whose context depends on theta, are not corrected."""
+    noise, n = 3.0, 120
+    prior = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+    shrink = 1 / (1 + noise**2)
+
+    def at(x):
+        spread = (noise**2 * shrink) ** 0.5
+        return torch.distributions.Independent(
+            torch.distributions.Normal(shrink * x, spread), 1
+        )
+
+    posterior = from_callable(
+        lambda num, x: at(x).sample((num,)),
+        lambda theta, x: at(x).log_prob(theta),
+        batched=True,
+        prior=prior,
+    )
+    rng = torch.Generator().manual_seed(3)
+    theta, others, *noises = torch.randn(4, n, 2, generator=rng)
+    context = ["high" if one > 0 else "low" for one in theta[:, 0]]
+    x_obs, x_sim = theta + noise * noises[0], others + noise * noises[1]
+    with pytest.warns(NotPaired):
+        fit_corrector(context, x_obs, x_sim, posterior=posterior, seed=0)
+    answer = ma_sbi.check(x_obs, context, x_sim=x_sim, posterior=posterior, seed=0)
+    assert answer.corrector is None, answer
+    # At one setting they are pairs all the same.
+    setting = torch.tensor([4.0, -4.0])
+    x_obs, x_sim = setting + noise * noises[0], setting + noise * noises[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotPaired)
+        fit_corrector(["a", "b"] * (n // 2), x_obs, x_sim, posterior=posterior, seed=0)

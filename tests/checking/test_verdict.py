@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ma_sbi.checking.facts import Change, Facts, Share
+from ma_sbi.checking.facts import Change, Facts, Share, choose
 from ma_sbi.checking.judging import Score
 from ma_sbi.checking.verdict import VERDICTS, decide
 from ma_sbi.choosing.exchange import Exchange
@@ -47,6 +48,11 @@ REFUSED = {
         "chosen": None,
         "elsewhere_p_value": 0.001,
         "gain": Score(0.05, 0.02),
+    },
+    "noise that is evened out": {
+        "chosen": None,
+        "is_blurred": True,
+        "gain": Score(0.3, 0.05),
     },
     "harm": {"chosen": None, "gain": Score(-0.5, 0.02)},
     "less like simulations": {"mmd": Change(0.005, 0.517), "likeness": Change(0.3, 1e-9)},
@@ -215,3 +221,56 @@ def test_rows_that_differ_more_from_their_simulations_than_before_are_vetoed(
     if verdict == "do not use":
         said = "distance 0.003 before, 0.24 after, p = 0.001"
         assert any(said in reason for reason in decision.reasons)
+
+
+@pytest.mark.parametrize(("told", "said"), [(True, "has noise"), (False, "may have noise")])
+def test_a_gain_that_noise_explains_is_not_called_none(told, said):
+    facts = replace(FINE, **REFUSED["noise that is evened out"], noise_told=told)
+    reason = decide(facts).reasons[0]
+    assert said in reason
+    assert str(facts.gain) in reason
+    assert "not shown to help" not in reason
+    none = decide(replace(facts, gain=Score(0.01, 0.02)))
+    assert "not shown to help" in none.reasons[0]
+
+
+def test_that_rows_are_no_pairs_is_said_before_that_nothing_gains():
+    nothing = replace(FINE, chosen=None, gain=Score(0.01, 0.02))
+    reasons = decide(replace(nothing, paired=False, pair_p_value=0.3)).reasons
+    assert "not seen to be pairs (p = 0.3)" in reasons[0]
+    assert reasons[1:] == decide(nothing).reasons
+
+
+def judged(gain, **change):
+    """Return as much of a judgement as the choice of an option asks for."""
+    option = SimpleNamespace(gain=gain, lost=0.1)
+    fine = {
+        "by_context": option,
+        "common": None,
+        "adds": None,
+        "is_population": False,
+        "is_exchangeable": False,
+        "is_elsewhere": False,
+        "is_blurred": False,
+        "is_noisy": False,
+        "noise_told": True,
+        "num_outliers": 0,
+    }
+    return SimpleNamespace(**fine | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "least"),
+    [
+        ({}, 0.1),
+        ({"is_noisy": True}, 0.2),
+        ({"is_elsewhere": True}, 0.3),
+        ({"is_blurred": True, "is_noisy": True}, 0.25),
+        ({"is_blurred": True, "noise_told": False}, 0.7),
+    ],
+    ids=["plain", "noise is known", "elsewhere", "by noisy x_sim", "by unknown noise"],
+)
+def test_how_much_a_correction_must_gain(change, least):
+    """By one standard error, here 0.1; or by two above a bound."""
+    assert choose(judged(Score(least + 0.01, 0.1), **change)) is not None
+    assert choose(judged(Score(least - 0.01, 0.1), **change)) is None

@@ -197,11 +197,16 @@ class TestInputs:
         corrected = found.correct(world.x_obs[:, :1], world.context)
         torch.testing.assert_close(corrected, world.x_sim[:, :1], atol=1e-4, rtol=0)
 
-    @pytest.mark.parametrize("context", [None, "always the same"])
-    def test_a_context_that_says_nothing(self, world, context):
+    @pytest.mark.parametrize(
+        ("context", "said"),
+        [(None, "missing in every row"), ("always the same", "'always the same'")],
+    )
+    def test_a_context_that_says_nothing(self, world, context, said):
+        with pytest.warns(UserWarning, match=said) as caught:
+            found = fit_corrector(context, world.x_sim + 1.0, world.x_sim, seed=0)
+        assert len(caught) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = fit_corrector(context, world.x_sim + 1.0, world.x_sim, seed=0)
             corrected = found.correct(world.x_sim + 1.0, context)
         torch.testing.assert_close(corrected, world.x_sim, atol=1e-5, rtol=0)
 

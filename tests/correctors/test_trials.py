@@ -12,7 +12,14 @@ from sbi.neural_nets import posterior_nn
 from sbi.neural_nets.embedding_nets import FCEmbedding, PermutationInvariantEmbedding
 from torch.distributions import MultivariateNormal
 
-from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector, from_sbi, per_trial
+from ma_sbi import (
+    CategoryEncoder,
+    CorrectedPosterior,
+    ShiftCorrector,
+    cross_fit,
+    from_sbi,
+    per_trial,
+)
 from ma_sbi.posteriors.flow import _NoTracker
 from tests.test_posterior_laws import Candidates
 
@@ -136,3 +143,9 @@ def test_a_set_posterior_knows_its_trials():
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_it_needs_every_row_where_its_corrector_does():
+    cross_fitted = cross_fit(ShiftCorrector(CategoryEncoder()))
+    assert per_trial(cross_fitted, 2).needs_every_row
+    assert not per_trial(corrector(), 2).needs_every_row

@@ -1,9 +1,13 @@
 """Shifts with noise of every kind, and departures that depend on x."""
 
+import numpy as np
 import pytest
 import torch
 
 from ma_sbi.diagnostics import departure_family
+from ma_sbi.diagnostics.diagnostic import Rows
+from ma_sbi.diagnostics.registry import DIAGNOSTICS
+from ma_sbi.display.grouping import MISSING
 from tests.worlds import World, delayed_waves
 
 N = 300
@@ -73,3 +77,36 @@ def test_wide_observations_are_compared_on_some_rows():
     )
     assert found.shift.value == pytest.approx(1.0, abs=1e-4)
     assert found.family == "shift"
+
+
+class Shown:
+    """What a picture is drawn from: rows without any result."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def found(self, name):
+        return None
+
+
+def test_the_picture_sums_up_contexts_that_are_rare():
+    x_sim = np.random.default_rng(0).normal(size=(400, 1))
+    context = np.array(["often"] * 74 + [f"run {row}" for row in range(326)], dtype=object)
+    shift = np.where(context == "often", 0.0, 1.0)[:, None]
+    picture = DIAGNOSTICS["family"].draw(Shown(Rows(context, False, x_sim + shift, x_sim)))
+    (ax,) = picture.figure.axes
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels[0] == "often (n = 74)"
+    assert labels[-1] == "319 other contexts (n = 319)"
+    means = next(line for line in ax.lines if line.get_label() == "mean").get_xdata()
+    # In standard deviations of x_sim.
+    assert means[[0, -1]] == pytest.approx([0.0, 1 / x_sim.std(ddof=1)], abs=1e-9)
+    assert "not shown" not in picture.caption
+
+
+def test_the_picture_shows_rows_without_a_number():
+    x_sim = np.random.default_rng(0).normal(size=(60, 1))
+    context = np.array([MISSING if row < 6 else 1.0 * row for row in range(60)], object)
+    picture = DIAGNOSTICS["family"].draw(Shown(Rows(context, True, x_sim + 1, x_sim)))
+    (ax,) = picture.figure.axes
+    assert ax.containers[-1].get_label() == "without a number (6)"

@@ -68,6 +68,11 @@ class TrialCorrector(BaseCorrector):
         """The encoder of the corrector of trials, if it has one."""
         return getattr(self.corrector, "encoder_", None)
 
+    @property
+    def needs_every_row(self) -> bool:
+        """Whether rows cannot be corrected in blocks."""
+        return bool(getattr(self.corrector, "needs_every_row", False))
+
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return candidates of x ``(batch, trials * dim_x)`` with their weights."""
         if isinstance(x, Tensor) and x.ndim == 3:
