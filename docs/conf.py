@@ -24,7 +24,7 @@ autodoc_default_options = {
     "exclude-members": "set_fit_request, set_transform_request, set_output"
 }
 napoleon_use_rtype = False
-napoleon_use_ivar = True  # attributes as a list: a fifth of the height
+napoleon_use_ivar = True  # one line for each attribute
 nitpicky = False
 html_theme = "furo"
 html_title = "ma-sbi"
