@@ -24,6 +24,7 @@ autodoc_default_options = {
     "exclude-members": "set_fit_request, set_transform_request, set_output"
 }
 napoleon_use_rtype = False
+napoleon_use_ivar = True  # one line for each attribute
 nitpicky = False
 html_theme = "furo"
 html_title = "ma-sbi"
