@@ -391,3 +391,28 @@ def test_simulations_that_are_nearly_all_noise_are_no_control_run():
     with warnings.catch_warnings():
         warnings.simplefilter("error", NotPaired)
         fit_corrector(["a", "b"] * (n // 2), x_obs, x_sim, posterior=posterior, seed=0)
+
+
+def test_a_control_run_shows_what_the_context_adds():
+    """At one setting far from the middle, where the prior pulls what the posterior says."""
+    rng = torch.Generator().manual_seed(0)
+    noises = torch.randn(2, 180, 2, generator=rng)
+    setting, shifts = torch.tensor([1.5, -1.5]), torch.tensor([[0.6, 0.0], [0.0, 0.6]])
+    regime = torch.arange(180) % 2
+    x_obs = setting + NOISE * noises[0] + shifts[regime]
+    x_sim = setting + NOISE * noises[1]
+    context = [f"regime {one}" for one in regime]
+    posterior = from_callable(
+        lambda num, x: law(x).sample((num,)),
+        lambda theta, x: law(x).log_prob(theta),
+        batched=True,
+        prior=torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2)),
+    )
+    answer = ma_sbi.check(x_obs, context, x_sim=x_sim, posterior=posterior, seed=0)
+    assert answer.judgement.scored_by == "x_sim"
+    assert answer.judgement.adds.low > 0
+    assert answer.verdict in ("use", "use with care"), answer
+    # The shift of each regime, within four standard errors.
+    moved = answer.corrector.correct(torch.zeros(2, 2), ["regime 0", "regime 1"])
+    error = NOISE * (2 / 90) ** 0.5
+    torch.testing.assert_close(moved, -shifts, atol=4 * error, rtol=0.0)

@@ -254,6 +254,7 @@ def judged(gain, **change):
         "is_blurred": False,
         "is_noisy": False,
         "noise_told": True,
+        "sides_told": True,
         "num_outliers": 0,
     }
     return SimpleNamespace(**fine | change)
@@ -274,3 +275,25 @@ def test_how_much_a_correction_must_gain(change, least):
     """By one standard error, here 0.1; or by two above a bound."""
     assert choose(judged(Score(least + 0.01, 0.1), **change)) is not None
     assert choose(judged(Score(least - 0.01, 0.1), **change)) is None
+
+
+@pytest.mark.parametrize(("told", "least"), [(True, 0.005), (False, 0.05)])
+def test_a_gain_must_be_worth_a_correction(told, least):
+    """More is asked where nothing shows which side is which."""
+    assert choose(judged(Score(1.1 * least, 0.001), sides_told=told)) is not None
+    assert choose(judged(Score(0.9 * least, 0.001), sides_told=told)) is None
+
+
+@pytest.mark.parametrize("outliers", [0, 2])
+def test_a_correction_that_makes_no_row_worse_may_gain_little(outliers):
+    def chosen(gain):
+        option = SimpleNamespace(gain=Score(gain, 0.1), lost=0.001)
+        return choose(judged(None, by_context=option, num_outliers=outliers))
+
+    assert chosen(0.01) is not None
+    assert (chosen(0.0) is not None) == (outliers > 0)
+
+
+def test_a_small_gain_is_said_to_be_small():
+    small = replace(FINE, chosen=None, gain=Score(0.02, 0.002))
+    assert "gains too little to be worth it" in decide(small).reasons[0]

@@ -9,7 +9,13 @@ from ma_sbi import fit_corrector
 from ma_sbi.choosing import pairing, sides
 from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.independence import centre, centred_twice, normal_scores
-from ma_sbi.choosing.pairing import PAIRED, NotPaired, _other_order, examine_pairs
+from ma_sbi.choosing.pairing import (
+    PAIRED,
+    NotPaired,
+    Pairing,
+    _other_order,
+    examine_pairs,
+)
 from ma_sbi.choosing.sides import TOLD, Reference
 
 SHIFTS = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
@@ -432,3 +438,26 @@ def test_of_many_rows_some_are_compared(monkeypatch):
     noise = 0.5 * torch.randn(3000, 2, generator=rng)
     assert examine_pairs(x_sim + noise, x_sim, torch.arange(3000)).swapped is False
     assert compared == [400, 400]
+
+
+def test_pairs_are_seen_within_groups_whose_wordings_hardly_repeat():
+    """Groups differ by more than rows within them: their means alone show little."""
+    rng = torch.Generator().manual_seed(0)
+    group = torch.arange(120) // 10
+    x_sim = 0.3 * torch.randn(120, 2, generator=rng).double()
+    x_obs = x_sim + 3 * torch.randn(12, 2, generator=rng).double()[group]
+    wordings = torch.arange(120) % 30
+    found = examine_pairs(x_obs, x_sim, wordings, groups=group, seed=0)
+    assert found.are_pairs
+    others = torch.cat([shuffled(x_sim[group == one], one) for one in range(12)])
+    assert not examine_pairs(x_obs, others, wordings, groups=group, seed=0).are_pairs
+
+
+def test_that_rows_are_no_pairs_is_said_before_other_mistakes():
+    found = Pairing(0.5, swapped=True)
+    assert found.mistakes == found.problems
+    assert "pairs" in found.mistakes[0]
+    assert "swapped" in found.mistakes[1]
+    # By itself it is none: such rows are used as pools.
+    assert Pairing(0.5).mistakes == ()
+    assert Pairing(0.001, swapped=True).mistakes == Pairing(0.001, swapped=True).problems

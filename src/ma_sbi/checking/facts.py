@@ -139,9 +139,12 @@ class Facts:
     no_answer: str = ""
 
 
-# Nats per row: what a correction must gain by two standard errors where the judge assumes a
-# prior that seems wrong, where it is x_sim with noise of its own, and where such noise is
-# not known, so that the score does not allow for it.
+# Nats per row below which a correction is none. More are asked where nothing shows which
+# side is which: if they are swapped, it loses what it seems to gain.
+WORTH, WORTH_UNTOLD = 0.005, 0.05
+# What it must gain by two standard errors where the judge assumes a prior that seems wrong,
+# where it is x_sim with noise of its own, and where such noise is not known, so that the
+# score does not allow for it.
 GAIN_ELSEWHERE = 0.1
 GAIN_BY_NOISE = 0.05
 GAIN_BY_UNKNOWN_NOISE = 0.5
@@ -154,8 +157,9 @@ def choose(judgement: Judgement) -> Option | None:
 
     A correction is chosen if its gain is a standard error above zero: more is not asked,
     because it was weighed against "nothing departs" already, and hedges where rows are few.
-    It must be two where x_sim has noise of its own. Or a correction is chosen because it
-    makes hardly any row worse, such as one that only allows for outliers.
+    It must be two where x_sim has noise of its own, and more than hardly anything. Or a
+    correction is chosen because it makes hardly any row worse, such as one that hedges, or
+    that only allows for outliers.
     Where rows are no pairs, what is common to all may be another population, which is no
     reason for a correction. Without pairs or true parameters, what differs between
     contexts may be theta: at most the common part is chosen. Where theta seems to come
@@ -175,9 +179,11 @@ def choose(judgement: Judgement) -> Option | None:
     if judgement.is_blurred:
         least = GAIN_BY_NOISE if judgement.noise_told else GAIN_BY_UNKNOWN_NOISE
         return best if gain.low > least else None
-    harmless = best.lost < HARMLESS and (gain.mean > 0 or judgement.num_outliers > 0)
-    needed = (2 if judgement.is_noisy else 1) * gain.error
-    return best if gain.mean > needed or harmless else None
+    if best.lost < HARMLESS and (gain.mean > WORTH or judgement.num_outliers):
+        return best
+    errors = 2 if judgement.is_noisy else 1
+    worth = WORTH if judgement.sides_told else WORTH_UNTOLD
+    return best if gain.mean > max(errors * gain.error, worth) else None
 
 
 def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> Facts:
@@ -204,7 +210,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "pair_p_value": None if pairing is None else pairing.p_value,
             "constant": pairing is not None and pairing.constant,
             "one_run": subject.repeats is None,
-            "direction_told": pairing is None or pairing.swapped is not None,
+            "direction_told": judgement.sides_told,
             "is_population": judgement.is_population,
             "may_leak": judgement.may_leak,
             "elsewhere_p_value": judgement.elsewhere_p_value

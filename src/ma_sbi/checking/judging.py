@@ -193,6 +193,13 @@ class Judgement:
         return noisy and self.scored_by == SimulatedData.words
 
     @property
+    def sides_told(self) -> bool:
+        """Whether something shows which side is which: rows, true parameters, or no x_sim."""
+        pairing = self.plan.pairing
+        by_theta = self.scored_by == Parameters.true_words
+        return pairing is None or pairing.swapped is not None or by_theta
+
+    @property
     def is_elsewhere(self) -> bool:
         """Whether theta seems to come from another population than the prior.
 
@@ -334,7 +341,9 @@ def _reads_context(plan: Plan) -> bool:
 def _target(subject: Subject, plan: Plan) -> Target:
     """Choose what rows are judged by."""
     weighing, theta, paired = plan.weighing, subject.theta, plan.data.paired
-    if paired or theta is not None:
+    at_one_setting = plan.pairing is not None and plan.pairing.at_one_setting
+    # The prior of a posterior is wrong at one setting: x_sim judges there.
+    if theta is not None or (paired and not at_one_setting):
         behind = by_posterior(
             subject.posterior,
             repeated(subject) if plan.pool is None or paired else plan.pool[:, None],

@@ -149,6 +149,8 @@ def _gain(facts: Facts, gain: Score) -> str:
 def _no_gain(facts: Facts) -> str:
     assert facts.gain is not None  # noqa: S101
     how = "does harm" if facts.gain.high < 0 else "is not shown to help"
+    if facts.gain.low > 0:
+        how = "gains too little to be worth it"
     if max(abs(facts.gain.low), abs(facts.gain.high)) < NOTHING:
         how = "changes nothing"
     return (

@@ -285,7 +285,8 @@ def plan_corrector(
     tried: dict[str, BaseProposal] = {NOTHING: Nothing(LEFT_ALONE, reads_context=False)} | {
         name: proposal for name, proposal in PROPOSALS.items() if proposal.suits(data)
     }
-    if pairing is not None and pairing.at_one_setting:
+    at_one_setting = pairing is not None and pairing.at_one_setting
+    if at_one_setting:
         # What does not depend on x at all would predict these rows best, and no others.
         dropped = [name for name, one in tried.items() if not one.is_forward]
         tried = {name: one for name, one in tried.items() if one.is_forward}
@@ -296,7 +297,9 @@ def plan_corrector(
     untried = [name for name, one in PROPOSALS.items() if len(data) < one.fewest_rows]
     if untried:
         reasons.append(f"{len(data)} rows are too few to try: {', '.join(untried)}")
-    targets = _targets(data, posterior, density, pool, derive(seed, "targets"))
+    # The prior of a posterior is wrong at one setting: x_sim judges there, or true theta.
+    judge = None if at_one_setting and theta is None else posterior
+    targets = _targets(data, judge, density, pool, derive(seed, "targets"))
     read: tuple[Read, ...] = ()
     if encoder is None:
         encoder, table, read = choose_encoder(data, targets[0], derive(seed, "encoders"))

@@ -82,8 +82,12 @@ class Pairing:
 
     @property
     def mistakes(self) -> tuple[str, ...]:
-        """What is wrong with rows that no other use of them would mend."""
-        return self.problems if self.are_pairs else self.problems[1:]
+        """What is wrong with rows that no other use of them would mend.
+
+        Rows that are no pairs may still be used as pools, if that is all.
+        """
+        alone = not self.are_pairs and len(self.problems) == 1
+        return () if alone else self.problems
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -192,9 +196,11 @@ def _pairs_p_value(
     alike = torch.zeros(len(first), dtype=torch.long)
     shuffles = permuted_within(alike, NUM_PERMUTATIONS, rng)
     among = dependence_p_value(first, second, alike, shuffles)
-    # Of a group with several contexts, the rows of each.
+    # Of a group with several contexts, the rows of each, unless these hardly repeat.
     cells, place = torch.stack([groups, codes], dim=1).unique(dim=0, return_inverse=True)
     if (place.bincount() > 1).sum() * 2 < len(cells):
+        place = groups
+    if (place.bincount() > 1).sum() * 2 < place.max() + 1:
         return among
     first, second = (centre(part, place) for part in (observed, simulated))
     shuffles = permuted_within(place, NUM_PERMUTATIONS, rng)

@@ -77,6 +77,8 @@ def robust(scores: Tensor, floor: Tensor, share: float = UNEXPLAINED) -> Tensor:
 class Parameters(Target):
     """Parameters drawn from the posterior at x_sim, or the true ones."""
 
+    true_words = "the true parameters"
+
     def __init__(
         self,
         posterior: Any,
@@ -85,7 +87,7 @@ class Parameters(Target):
         theta: Tensor | None = None,
     ) -> None:
         self.posterior = posterior.quick() if hasattr(posterior, "quick") else posterior
-        self.words = "the true parameters"
+        self.words = self.true_words
         if theta is None:
             self.words = "parameters drawn from the posterior at x_sim"
             seed_of_draws = derive(seed, "parameters")
