@@ -194,7 +194,7 @@ class Judgement:
 
     @property
     def sides_told(self) -> bool:
-        """Whether something shows which side is which: rows, true parameters, or no x_sim."""
+        """Whether rows or true parameters show which side is which, or there is one."""
         pairing = self.plan.pairing
         by_theta = self.scored_by == Parameters.true_words
         return pairing is None or pairing.swapped is not None or by_theta
