@@ -50,7 +50,7 @@ def test_the_corrector_is_what_fit_corrector_fits(found, world):
 
 def test_it_is_ready(found, world):
     given = {"posterior": exact(), "answer": found}
-    exec(found.advice.code, given | {"x_obs": world.x_obs, "context": world.context})
+    exec(found.advice.code, given | {"x_new": world.x_obs, "context_new": world.context})
     corrected = found.corrector.correct(world.x_obs, world.context)
     torch.testing.assert_close(corrected, world.x_sim, atol=0.05, rtol=0)
 

@@ -38,9 +38,9 @@ REFUSED = {
     },
     "nothing to compare": {"gain": None, "chosen": None, "cannot": "There is nothing."},
     "no gain": {"chosen": None, "gain": Score(0.01, 0.02)},
-    "perhaps a population": {
+    "rows that are no pairs": {
         "chosen": None,
-        "is_population": True,
+        "no_pairs": True,
         "pair_p_value": 0.3,
     },
     "perhaps further simulations": {"chosen": None, "exchange_p_value": 0.3},
@@ -223,11 +223,10 @@ def test_rows_that_differ_more_from_their_simulations_than_before_are_vetoed(
         assert any(said in reason for reason in decision.reasons)
 
 
-@pytest.mark.parametrize(("told", "said"), [(True, "has noise"), (False, "may have noise")])
-def test_a_gain_that_noise_explains_is_not_called_none(told, said):
-    facts = replace(FINE, **REFUSED["noise that is evened out"], noise_told=told)
+def test_a_gain_that_noise_explains_is_not_called_none():
+    facts = replace(FINE, **REFUSED["noise that is evened out"])
     reason = decide(facts).reasons[0]
-    assert said in reason
+    assert "may have noise" in reason
     assert str(facts.gain) in reason
     assert "not shown to help" not in reason
     none = decide(replace(facts, gain=Score(0.01, 0.02)))
@@ -248,13 +247,13 @@ def judged(gain, **change):
         "by_context": option,
         "common": None,
         "adds": None,
-        "is_population": False,
+        "no_pairs": False,
         "is_exchangeable": False,
         "is_elsewhere": False,
         "is_blurred": False,
         "is_noisy": False,
-        "noise_told": True,
         "sides_told": True,
+        "num_judged": 1000,
         "num_outliers": 0,
     }
     return SimpleNamespace(**fine | change)
@@ -266,10 +265,9 @@ def judged(gain, **change):
         ({}, 0.1),
         ({"is_noisy": True}, 0.2),
         ({"is_elsewhere": True}, 0.3),
-        ({"is_blurred": True, "is_noisy": True}, 0.25),
-        ({"is_blurred": True, "noise_told": False}, 0.7),
+        ({"is_blurred": True}, 0.7),
     ],
-    ids=["plain", "noise is known", "elsewhere", "by noisy x_sim", "by unknown noise"],
+    ids=["plain", "noise is known", "elsewhere", "by unknown noise"],
 )
 def test_how_much_a_correction_must_gain(change, least):
     """By one standard error, here 0.1; or by two above a bound."""
@@ -277,11 +275,14 @@ def test_how_much_a_correction_must_gain(change, least):
     assert choose(judged(Score(least - 0.01, 0.1), **change)) is None
 
 
-@pytest.mark.parametrize(("told", "least"), [(True, 0.005), (False, 0.05)])
-def test_a_gain_must_be_worth_a_correction(told, least):
-    """More is asked where nothing shows which side is which."""
-    assert choose(judged(Score(1.1 * least, 0.001), sides_told=told)) is not None
-    assert choose(judged(Score(0.9 * least, 0.001), sides_told=told)) is None
+@pytest.mark.parametrize(
+    ("told", "num", "least"), [(True, 40, 0.005), (False, 1000, 0.05), (False, 40, 0.125)]
+)
+def test_a_gain_must_be_worth_a_correction(told, num, least):
+    """More is asked where nothing shows which side is which, most of few rows."""
+    rows = {"sides_told": told, "num_judged": num}
+    assert choose(judged(Score(1.1 * least, 0.001), **rows)) is not None
+    assert choose(judged(Score(0.9 * least, 0.001), **rows)) is None
 
 
 @pytest.mark.parametrize("outliers", [0, 2])

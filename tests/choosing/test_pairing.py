@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from ma_sbi import fit_corrector
+from ma_sbi import fit_corrector, fit_flow
 from ma_sbi.choosing import pairing, sides
 from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.independence import centre, centred_twice, normal_scores
@@ -226,11 +226,22 @@ def test_what_depends_on_x_is_not_learned_at_one_setting():
     )
 
 
-def test_what_depends_on_x_is_tried_at_several_settings():
+@pytest.mark.parametrize("judged", [False, True])
+def test_what_depends_on_x_is_tried_at_several_settings(judged):
+    """If a posterior tells it from what only evens out the noise of x_sim."""
     rng = torch.Generator().manual_seed(0)
-    found = fit_corrector(*control_run(torch.randn(60, 2, generator=rng)), seed=0)
-    assert {"affine", "affine by regression"} <= {one.name for one in found.why.tried}
+    theta = torch.randn(1000, 2, generator=rng)
+    x = theta + 0.3 * torch.randn(1000, 2, generator=rng)
+    prior = torch.distributions.Independent(
+        torch.distributions.Normal(torch.zeros(2), torch.ones(2)), 1
+    )
+    posterior = fit_flow(prior, theta, x, max_epochs=5, seed=0) if judged else None
+    rows = control_run(torch.randn(60, 2, generator=rng))
+    found = fit_corrector(*rows, posterior=posterior, seed=0)
+    tried = {one.name for one in found.why.tried}
+    assert ({"affine", "affine by regression"} <= tried) == judged
     assert not any("at one setting" in said for said in found.why.reasons)
+    assert any("only evens it out" in said for said in found.why.reasons) != judged
 
 
 def columns_of_one_theta(seed, num=60, dim=4, noise=0.4):

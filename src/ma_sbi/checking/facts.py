@@ -65,7 +65,7 @@ class Facts:
         leak_detail: The same in a sentence, with its numbers.
         cannot: Why no correction could be judged, in a sentence.
         chosen: The option that does best, None if no correction does.
-        is_population: Whether what is common to all rows may be another population.
+        no_pairs: Whether rows are no pairs, and no true parameters judge them.
         may_leak: Whether nothing tells departures of contexts from differences of theta.
         elsewhere_p_value: Of theta being drawn from the prior, if that seems wrong.
         exchange_p_value: Of observations being further simulations of their rows, if that
@@ -79,7 +79,7 @@ class Facts:
         reads_context: Whether the correction of the first option reads the context.
         noise: What is known of noise in x_sim, in a sentence.
         noise_told: Whether noise of x_sim could be told from departure.
-        is_blurred: Whether rows are judged by x_sim with noise of its own, or perhaps so.
+        is_blurred: Whether rows are judged by x_sim, which may have noise of its own.
         likeness: P-values of observations being simulations.
         mmd: Distance between observations and simulations.
         places: How observations differ from simulations of their rows, before and after
@@ -109,7 +109,7 @@ class Facts:
     leak_detail: str = ""
     cannot: str = ""
     chosen: Literal["by context", "common"] | None = None
-    is_population: bool = False
+    no_pairs: bool = False
     may_leak: bool = False
     elsewhere_p_value: float | None = None
     exchange_p_value: float | None = None
@@ -140,13 +140,13 @@ class Facts:
 
 
 # Nats per row below which a correction is none. More are asked where nothing shows which
-# side is which: if they are swapped, it loses what it seems to gain.
-WORTH, WORTH_UNTOLD = 0.005, 0.05
+# side is which: if they are swapped, it loses what it seems to gain. And of all rows
+# together: many rows tell the sides of a large departure, few do not.
+WORTH, WORTH_UNTOLD, WORTH_UNTOLD_IN_ALL = 0.005, 0.05, 5.0
 # What it must gain by two standard errors where the judge assumes a prior that seems wrong,
-# where it is x_sim with noise of its own, and where such noise is not known, so that the
-# score does not allow for it.
+# and where it is x_sim with noise that is not known, so that the score does not allow for
+# it.
 GAIN_ELSEWHERE = 0.1
-GAIN_BY_NOISE = 0.05
 GAIN_BY_UNKNOWN_NOISE = 0.5
 # What it may lose on the rows that it makes worse to count as harmless.
 HARMLESS = 0.005
@@ -160,14 +160,13 @@ def choose(judgement: Judgement) -> Option | None:
     It must be two where x_sim has noise of its own, and more than hardly anything. Or a
     correction is chosen because it makes hardly any row worse, such as one that hedges, or
     that only allows for outliers.
-    Where rows are no pairs, what is common to all may be another population, which is no
-    reason for a correction. Without pairs or true parameters, what differs between
-    contexts may be theta: at most the common part is chosen. Where theta seems to come
-    from another population than the prior, which the judge assumes, or rows are judged by
-    x_sim with noise of its own, or perhaps so, the gain must be larger. Where observations
-    may be further simulations of their rows, nothing departs.
+    Rows that are no pairs are no reason for a correction. Without x_sim or true parameters,
+    what differs between contexts may be theta: at most the common part is chosen. Where
+    theta seems to come from another population than the prior, which the judge assumes, or
+    rows are judged by x_sim that may have noise of its own, the gain must be larger. Where
+    observations may be further simulations of their rows, nothing departs.
     """
-    if judgement.is_population or judgement.is_exchangeable:
+    if judgement.no_pairs or judgement.is_exchangeable:
         return None
     best = judgement.by_context
     common, adds = judgement.common, judgement.adds
@@ -177,12 +176,13 @@ def choose(judgement: Judgement) -> Option | None:
     if judgement.is_elsewhere:
         return best if gain.low > GAIN_ELSEWHERE else None
     if judgement.is_blurred:
-        least = GAIN_BY_NOISE if judgement.noise_told else GAIN_BY_UNKNOWN_NOISE
-        return best if gain.low > least else None
+        return best if gain.low > GAIN_BY_UNKNOWN_NOISE else None
     if best.lost < HARMLESS and (gain.mean > WORTH or judgement.num_outliers):
         return best
     errors = 2 if judgement.is_noisy else 1
-    worth = WORTH if judgement.sides_told else WORTH_UNTOLD
+    worth = WORTH
+    if not judgement.sides_told:
+        worth = max(WORTH_UNTOLD, WORTH_UNTOLD_IN_ALL / judgement.num_judged)
     return best if gain.mean > max(errors * gain.error, worth) else None
 
 
@@ -211,7 +211,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "constant": pairing is not None and pairing.constant,
             "one_run": subject.repeats is None,
             "direction_told": judgement.sides_told,
-            "is_population": judgement.is_population,
+            "no_pairs": judgement.no_pairs,
             "may_leak": judgement.may_leak,
             "elsewhere_p_value": judgement.elsewhere_p_value
             if judgement.is_elsewhere

@@ -23,7 +23,6 @@ from ma_sbi.checking.rows import (
     elsewhere_p_value,
     exchange_p_value,
     is_noiseless,
-    is_population,
     repeated,
     simulated,
 )
@@ -140,8 +139,6 @@ class Judgement:
         perfect: What the posterior at x_sim gains, or x_sim itself; None without pairs.
         num_judged: Rows that were judged.
         num_outliers: Rows that are far from all others.
-        is_population: Whether what is common to all rows may be another population of
-            theta: rows of x_sim are no pairs, and there are no other simulations.
         may_leak: Whether differences between contexts may be of theta: there are neither
             pairs nor true parameters to judge by.
         elsewhere_p_value: Of parameters drawn at x_sim being draws from the prior, where
@@ -159,23 +156,32 @@ class Judgement:
     perfect: Score | None
     num_judged: int
     num_outliers: int = 0
-    is_population: bool = False
     may_leak: bool = False
     elsewhere_p_value: float | None = None
     exchange_p_value: float | None = None
     noise_told: bool = True
 
     @property
+    def no_pairs(self) -> bool:
+        """Whether rows of x_obs and x_sim are no pairs, and no true parameters judge them.
+
+        What is common to all rows may then be x_sim at other parameters, and what differs
+        between contexts may be theta.
+        """
+        return self.may_leak and self.plan.pairing is not None
+
+    @property
     def is_exchangeable(self) -> bool:
         """Whether observations may be further simulations of their rows.
 
-        Then nothing departs, and what predicts x_sim better only evens out its noise. Gross
-        outliers are none, whatever the others are.
+        Then nothing departs, and what predicts x_sim better only evens out its noise. Where
+        that noise is known, nothing that could do so is tried. Gross outliers are no
+        simulations, whatever the others are.
         """
+        known = self.plan.data.noise.found
+        level = THRESHOLDS.dependence if known else THRESHOLDS.exchange
         p_value = self.exchange_p_value
-        return (
-            p_value is not None and p_value > THRESHOLDS.exchange and not self.num_outliers
-        )
+        return p_value is not None and p_value > level and not self.num_outliers
 
     @property
     def is_noisy(self) -> bool:
@@ -185,12 +191,11 @@ class Judgement:
 
     @property
     def is_blurred(self) -> bool:
-        """Whether rows are judged by x_sim itself, which has noise of its own, or may have.
+        """Whether rows are judged by x_sim itself, which may have noise of its own.
 
         What evens it out seems to gain.
         """
-        noisy = self.plan.data.noise.found or not self.noise_told
-        return noisy and self.scored_by == SimulatedData.words
+        return not self.noise_told and self.scored_by == SimulatedData.words
 
     @property
     def sides_told(self) -> bool:
@@ -316,7 +321,6 @@ def _compare(
         Score.of(gains["perfect"], groups) if "perfect" in gains else None,
         len(judged),
         len(subject.x_obs) - len(plan.kept),
-        unjudged and subject.x_sim is not None and is_population(subject),
         unjudged,
         elsewhere_p_value(subject, target.theta[0])
         if isinstance(target, (Parameters, Predicted))

@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ma_sbi.choosing.calibration import Simulations
 from ma_sbi.choosing.exchange import Exchange, exchange_test
 from ma_sbi.choosing.features import describe
 from ma_sbi.choosing.plan import Plan
-from ma_sbi.choosing.population import energy_p_value, prior_p_value
+from ma_sbi.choosing.population import prior_p_value
 from ma_sbi.diagnostics.corrected_rows import CorrectedRows
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
@@ -27,7 +26,6 @@ __all__ = [
     "exchange_p_value",
     "exchanges",
     "is_noiseless",
-    "is_population",
     "repeated",
     "simulated",
 ]
@@ -47,24 +45,6 @@ def repeated(subject: Subject) -> Tensor:
 def simulated(subject: Subject) -> Tensor:
     """Average the simulations of each row."""
     return repeated(subject).mean(dim=1)
-
-
-def is_population(subject: Subject) -> bool:
-    """Tell whether x_sim may be of other parameters than simulations from the prior.
-
-    So may x_obs be then. What it has in common with x_sim is no departure, nor what differs
-    from the simulations, such as those of a control run at one setting.
-    """
-    if subject.simulations is None:
-        return True
-    pool = Simulations.read(subject.simulations)
-    assert pool is not None  # noqa: S101 (some are given)
-    x_sim = simulated(subject)
-    if subject.groups is not None:
-        # Rows of a group may share their theta.
-        x_sim = x_sim[np.unique(subject.groups, return_index=True)[1]]
-    p_value = energy_p_value(x_sim, pool.x, derive(subject.seed, "population"))
-    return p_value <= THRESHOLDS.leak_found
 
 
 def is_noiseless(subject: Subject, held: CorrectedRows) -> bool:

@@ -33,7 +33,8 @@ class Advice:
     Attributes:
         use: What to use, in words.
         code: Lines of Python that do it, given ``answer``, what ``check`` returned, and
-            ``posterior``, ``context`` and ``x_obs``; none if rows have to be mended first.
+            ``posterior``, and new observations with their context; none if rows have to be
+            mended first.
         not_checked: What was not checked, in sentences.
         collect: What to collect next, in sentences.
     """
@@ -92,8 +93,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         ]
     if facts.gain is None:
         return "do not use", [facts.cannot]
-    if facts.is_population:
-        return "do not use", [_population(facts)]
+    if facts.no_pairs:
+        return "do not use", [_unpaired(facts)]
     if facts.exchange_p_value is not None:
         return "do not use", [_exchangeable(facts, facts.gain), *_without_noise(facts)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
@@ -159,7 +160,7 @@ def _no_gain(facts: Facts) -> str:
     )
 
 
-def _population(facts: Facts) -> str:
+def _unpaired(facts: Facts) -> str:
     if facts.constant:
         return (
             "x_sim is the same in every row, as at one setting, without the simulator's "
@@ -170,7 +171,8 @@ def _population(facts: Facts) -> str:
         "Rows of x_obs and x_sim are not seen to be pairs (p = "
         f"{facts.pair_p_value:.2g}). What is common to all rows may be a departure, or "
         "x_sim at other parameters; what differs between contexts may be a departure, or "
-        "theta. A row of x_sim must be simulated at the inputs of the same row of x_obs."
+        "theta. A row of x_sim must be simulated at the inputs of the same row of x_obs. "
+        "Simulations from the prior are a pool: pass them as simulations= alone."
     )
 
 
@@ -206,11 +208,10 @@ def _elsewhere(facts: Facts, gain: Score) -> str:
 
 
 def _evened_out(facts: Facts, gain: Score) -> str:
-    has = "has" if facts.noise_told else "may have"
     return (
-        f"A correction seems to gain ({gain} nats per row), but x_sim {has} noise of its "
-        "own, and what only evens it out gains about as much: pass a posterior, or several "
-        "simulations of each row."
+        f"A correction seems to gain ({gain} nats per row), but x_sim may have noise of "
+        "its own, and what only evens it out gains about as much: pass a posterior, or "
+        "several simulations of each row."
     )
 
 
@@ -383,7 +384,8 @@ def _advice(facts: Facts, verdict: Verdict) -> Advice:
             "from ma_sbi import CorrectedPosterior",
             "",
             "corrected = CorrectedPosterior(posterior, answer.corrector)",
-            "draws = corrected.sample(1000, x_obs, context)",
+            "# Observations that the corrector was not fitted to:",
+            "draws = corrected.sample(1000, x_new, context_new)",
         ]
         use = "the corrector of this answer, which is fitted"
         if verdict == "use the marginal part only":
@@ -418,7 +420,7 @@ def _not_checked(facts: Facts) -> tuple[str, ...]:
 
 def _collect(facts: Facts, verdict: Verdict) -> tuple[str, ...]:
     found = []
-    if facts.constant and facts.is_population:
+    if facts.constant and facts.no_pairs:
         found.append("Several simulations of each row, x_sim of shape (n, m, dim_x).")
     elif facts.paired is not True:
         found.append("x_sim: simulations at the known inputs of each observation.")

@@ -70,6 +70,14 @@ NOTHING_LEARNED = Why(
     NOT_READ,
     (),
 )
+AT_ONE_SETTING = (
+    "x_sim varies by no more than its noise, as at one setting, which says nothing of how "
+    "a departure depends on x"
+)
+BLURRED = (
+    "x_sim has noise of its own, and no posterior tells a departure that depends on x from "
+    "one that only evens it out"
+)
 SAME_THETA = (
     "without pairs it is assumed that theta has the same distribution under every context; "
     "if it differs, a true effect is removed"
@@ -286,20 +294,19 @@ def plan_corrector(
         name: proposal for name, proposal in PROPOSALS.items() if proposal.suits(data)
     }
     at_one_setting = pairing is not None and pairing.at_one_setting
-    if at_one_setting:
-        # What does not depend on x at all would predict these rows best, and no others.
-        dropped = [name for name, one in tried.items() if not one.is_forward]
-        tried = {name: one for name, one in tried.items() if one.is_forward}
-        reasons.append(
-            "x_sim varies by no more than its noise, as at one setting, which says nothing "
-            f"of how a departure depends on x; not tried: {', '.join(dropped)}"
-        )
-    untried = [name for name, one in PROPOSALS.items() if len(data) < one.fewest_rows]
-    if untried:
-        reasons.append(f"{len(data)} rows are too few to try: {', '.join(untried)}")
     # The prior of a posterior is wrong at one setting: x_sim judges there, or true theta.
     judge = None if at_one_setting and theta is None else posterior
     targets = _targets(data, judge, density, pool, derive(seed, "targets"))
+    blurred = data.noise.found and isinstance(targets[-1], SimulatedData)
+    dropped = [name for name, one in tried.items() if not one.is_forward]
+    if dropped and (at_one_setting or blurred):
+        # What depends on x less than it should would predict such rows best, and no others.
+        tried = {name: one for name, one in tried.items() if one.is_forward}
+        said = AT_ONE_SETTING if at_one_setting else BLURRED
+        reasons.append(f"{said}; not tried: {', '.join(dropped)}")
+    untried = [name for name, one in PROPOSALS.items() if len(data) < one.fewest_rows]
+    if untried:
+        reasons.append(f"{len(data)} rows are too few to try: {', '.join(untried)}")
     read: tuple[Read, ...] = ()
     if encoder is None:
         encoder, table, read = choose_encoder(data, targets[0], derive(seed, "encoders"))
@@ -330,7 +337,7 @@ def plan_corrector(
     choice = weigh(held_out)
     if len(known) > 1 and not choice.seen[~(forward & plain)].any():
         reasons.append(
-            "no departure was seen to differ between contexts: what is chosen reads none"
+            "what is chosen reads no context: with one it predicts held-out rows no better"
         )
     reasons += _about_evidence(choice, elsewhere=elsewhere)
     if density is not None and not data.paired:

@@ -23,8 +23,9 @@ __all__ = ["TOLD", "Reference", "tell_sides"]
 NUM_PERMUTATIONS, MOST_ROWS = 499, 400
 # Sides are taken for swapped if one test is as clear as this and the other is not at all.
 CLEAR, UNCLEAR = 0.005, 0.05
-# Log odds of swapped sides from which they are told.
-TOLD = 2.0
+# Log odds of swapped sides from which they are told, and from which they are even where
+# x_obs, as it was given, is somewhat unlike simulations.
+TOLD, BEYOND_DOUBT = 2.0, 10.0
 # Level at which a mean departure must be seen for it to tell the sides.
 DEPARTS = 0.001
 # Share of the deviation of the other side that a side of simulations may have by chance in
@@ -60,8 +61,8 @@ class Reference:
         return cls(x.mean(dim=0), _whitener(x - x.mean(dim=0)))
 
 
-def _whitener(centred: Tensor) -> Tensor:
-    values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
+def _whitener(centred: Tensor, freedom: int | None = None) -> Tensor:
+    values, vectors = torch.linalg.eigh(centred.T @ centred / (freedom or len(centred)))
     return vectors / values.clamp(min=max(1e-6 * values[-1].item(), 1e-300)).sqrt()
 
 
@@ -88,14 +89,15 @@ def tell_sides(
     if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
         # Both sides depart, as where the context depends on theta.
         log_odds = None
-    if (
-        log_odds is not None
-        and abs(log_odds) > TOLD
-        and (log_odds < 0 or p_value > UNCLEAR)
-    ):
-        return log_odds > 0, log_odds
+    if log_odds is not None:
+        most = TOLD if p_value > UNCLEAR else BEYOND_DOUBT
+        if not -TOLD <= log_odds <= most:
+            return log_odds > 0, log_odds
     if 0 < codes.max() < len(codes) / 2 and _is_more_even(x_obs, x_sim, codes):
         return True, log_odds
+    if log_odds is not None:
+        # Means depart, by the context perhaps: what is left would not show the departure.
+        return None, log_odds
     some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS]
     return _by_departure(x_obs[some], x_sim[some], rng), log_odds
 
@@ -116,15 +118,10 @@ def _by_means(
     sides = _standardised(x_obs, x_sim, reference)
     basis = basis_of(features, constant=reference is not None)
     rank = basis.shape[1]
-    freedom = num - rank - 1
     delta = sides[0] - sides[1]
-    if rank == 0 or freedom < 1 or delta.square().mean() < 1e-12:
+    if rank == 0 or num < rank + 2 or delta.square().mean() < 1e-12:
         return None, 1.0
-    explained = (basis.T @ delta).square().sum(dim=0)
-    left = (delta - basis @ (basis.T @ delta)).var(dim=0, correction=0) * num / freedom
-    left = left.clamp(min=1e-9 * delta.square().mean().item())
-    departs = stats.f.sf((explained / rank / left).numpy(), rank, freedom).min()
-    if columns * departs > DEPARTS:
+    if _mean_departs(delta, basis) > DEPARTS:
         return None, 1.0
     if _explained(delta, sides[0], basis) > DEPENDS:
         return None, 1.0
@@ -133,6 +130,29 @@ def _by_means(
     # The mean of other simulations is known up to chance, too.
     p_value = 1.0 if observed < HARDLY * simulated else float(p_value)
     return (simulated - observed) / 2, p_value
+
+
+def _mean_departs(delta: Tensor, basis: Tensor) -> float:
+    """Test whether the mean of delta depends on the basis: return the larger p-value.
+
+    In some column, and in all of them together (Hotelling and Lawley): a spread that
+    depends on the context, as that of a gain, looks like a mean to one of them.
+    """
+    num, columns = delta.shape
+    rank = basis.shape[1]
+    freedom = num - rank - 1
+    means = basis.T @ delta
+    left = delta - basis @ means
+    least = 1e-9 * delta.square().mean().item()
+    each = left.var(dim=0, correction=0) * num / freedom
+    ratio = means.square().sum(dim=0) / rank / each.clamp(min=least)
+    in_one = columns * stats.f.sf(ratio.numpy(), rank, freedom).min()
+    if freedom <= columns + 1:
+        return float(in_one)
+    trace = (means @ _whitener(left, freedom)).square().sum().item()
+    rest = freedom - columns - 1
+    together = trace / (rank * columns) * rest / freedom
+    return float(max(in_one, stats.f.sf(together, rank * columns, rest)))
 
 
 def _explained(delta: Tensor, x: Tensor, basis: Tensor) -> float:
