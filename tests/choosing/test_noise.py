@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ma_sbi import fit_corrector
 from ma_sbi.choosing.noise import find_noise, simulator_noise
 
 N, DIM, NOISE = 400, 5, 0.5
@@ -195,3 +196,18 @@ def test_counts_that_agree_in_many_columns_share_their_noise(columns):
     found = find_noise(x_obs, x_sim[:, None], NONE)
     assert not found.found
     assert found.told or columns == 1
+
+
+def test_noise_of_x_sim_is_not_evened_out_without_a_posterior():
+    """A shift keeps differences; what evens out noise within a cluster does not."""
+    rng = torch.Generator().manual_seed(0)
+    centre = torch.where(torch.rand(400, 1, generator=rng) < 0.5, -4.0, 4.0)
+    theta = centre + 0.1 * torch.randn(400, 2, generator=rng)
+    x_sim = theta[:, None] + 0.5 * torch.randn(400, 3, 2, generator=rng)
+    codes = torch.arange(400) % 2
+    noise = 0.5 * torch.randn(400, 2, generator=rng)
+    x_obs = theta + noise + torch.tensor([[1.0, 0.0], [0.0, -1.0]])[codes]
+    found = fit_corrector([f"regime {code}" for code in codes], x_obs, x_sim, seed=0)
+    x = torch.tensor([[4.0, 4.0], [4.5, 3.0]])
+    apart = found.correct(x, ["regime 0", "regime 0"]).diff(dim=0)
+    torch.testing.assert_close(apart, x.diff(dim=0), atol=1e-4, rtol=0.0)

@@ -472,3 +472,36 @@ def test_that_rows_are_no_pairs_is_said_before_other_mistakes():
     # By itself it is none: such rows are used as pools.
     assert Pairing(0.5).mistakes == ()
     assert Pairing(0.001, swapped=True).mistakes == Pairing(0.001, swapped=True).problems
+
+
+def test_the_level_at_which_means_depart_holds_in_all_columns_together():
+    """Under no departure, and under noise whose spread depends on the context."""
+    rng = torch.Generator().manual_seed(0)
+    basis = torch.linalg.qr(torch.randn(60, 5, generator=rng, dtype=torch.float64))[0]
+    spread = torch.where(torch.arange(60) % 3 == 0, 3.0, 0.3)[:, None]
+    for factor in (torch.ones(60, 1), spread):
+        p_values = [
+            sides._mean_departs(
+                factor * torch.randn(60, 3, generator=rng, dtype=torch.float64), basis
+            )
+            for _ in range(400)
+        ]
+        # The larger of two p-values is below 5 % at most as often as either.
+        below = sum(p <= 0.05 for p in p_values) / 400
+        assert below <= 0.05 + 3 * (0.05 * 0.95 / 400) ** 0.5
+    shifted = torch.randn(60, 3, generator=rng, dtype=torch.float64) + 4 * basis[:, :3]
+    assert sides._mean_departs(shifted, basis) < 0.01
+
+
+@pytest.mark.parametrize(("log_odds", "swapped"), [(None, True), (0.5, None), (3.0, True)])
+def test_means_that_depart_are_not_overruled_by_what_is_left(
+    monkeypatch, log_odds, swapped
+):
+    """Where the context depends on theta, and shifts, the shift depends on x_sim.
+
+    What is added to x_sim is then explained by it, as if sides were swapped.
+    """
+    monkeypatch.setattr(sides, "_by_means", lambda *_: (log_odds, 0.3))
+    monkeypatch.setattr(sides, "_by_departure", lambda *_: True)
+    x_obs, x_sim, codes = world(0)
+    assert examine_pairs(x_obs, x_sim, codes).swapped is swapped

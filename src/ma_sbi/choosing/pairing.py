@@ -105,7 +105,8 @@ class Pairing:
                 odds = f" (log odds {self.log_odds:.1f})"
             found.append(
                 "x_obs and x_sim seem to be swapped: x_sim behaves as observations do, "
-                f"and x_obs as simulations{odds}."
+                f"and x_obs as simulations{odds}. If they are in place, theta depends on "
+                "the context, or comes from another population than the simulations."
             )
         if self.order is not None:
             found.append(

@@ -23,9 +23,8 @@ __all__ = ["TOLD", "Reference", "tell_sides"]
 NUM_PERMUTATIONS, MOST_ROWS = 499, 400
 # Sides are taken for swapped if one test is as clear as this and the other is not at all.
 CLEAR, UNCLEAR = 0.005, 0.05
-# Log odds of swapped sides from which they are told, and from which they are even where
-# x_obs, as it was given, is somewhat unlike simulations.
-TOLD, BEYOND_DOUBT = 2.0, 10.0
+# Log odds of swapped sides from which they are told.
+TOLD = 2.0
 # Level at which a mean departure must be seen for it to tell the sides.
 DEPARTS = 0.001
 # Share of the deviation of the other side that a side of simulations may have by chance in
@@ -89,10 +88,12 @@ def tell_sides(
     if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
         # Both sides depart, as where the context depends on theta.
         log_odds = None
-    if log_odds is not None:
-        most = TOLD if p_value > UNCLEAR else BEYOND_DOUBT
-        if not -TOLD <= log_odds <= most:
-            return log_odds > 0, log_odds
+    if (
+        log_odds is not None
+        and abs(log_odds) > TOLD
+        and (log_odds < 0 or p_value > UNCLEAR)
+    ):
+        return log_odds > 0, log_odds
     if 0 < codes.max() < len(codes) / 2 and _is_more_even(x_obs, x_sim, codes):
         return True, log_odds
     if log_odds is not None:
