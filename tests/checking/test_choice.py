@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import ma_sbi
 from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector, fit_corrector
 from ma_sbi.checking import judging
 from ma_sbi.checking.judging import Score
+from ma_sbi.checking.rows import exchanges
 from tests.some_posteriors import sbi_npe, simulations
 from tests.worlds import World, exact
 
@@ -46,6 +48,14 @@ def test_the_corrector_is_what_fit_corrector_fits(found, world):
     # Only draws of the posterior, which takes no seed, differ.
     assert weights(found.corrector.why) == pytest.approx(weights(expected.why), abs=0.05)
     assert found.why.tried == found.corrector.why.tried
+
+
+def test_simulations_without_noise_of_their_own_are_no_measure_of_spread(found):
+    """Rows that are corrected to a hair differ from them all the same, by that hair."""
+    judgement = found.judgement
+    assert exchanges(judgement, judgement.by_context) is None
+    unknown = replace(judgement, noise_told=False)
+    assert exchanges(unknown, judgement.by_context) is not None
 
 
 def test_it_is_ready(found, world):

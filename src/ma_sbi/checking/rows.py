@@ -90,11 +90,11 @@ def exchanges(judgement: Judgement, option: Option) -> tuple[Exchange, Exchange]
         option: The one to look at.
 
     Returns:
-        Both; None if there are no pairs.
+        Both; None if there are no pairs, or x_sim has no noise of its own.
     """
     plan = judgement.plan
     data = plan.data
-    if not data.paired:
+    if not data.paired or (judgement.noise_told and not data.noise.found):
         return None
     kept = np.isin(option.held_out.rows, plan.kept)
     rows = np.searchsorted(plan.kept, option.held_out.rows[kept])
