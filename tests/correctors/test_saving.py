@@ -236,7 +236,7 @@ class TestWhatIsYours:
         assert list(tmp_path.iterdir()) == []
 
     def test_a_context_of_lists_is_refused(self, tmp_path):
-        with pytest.raises(ValueError, match="only texts, numbers and dates"):
+        with pytest.raises(ValueError, match="only texts, numbers, dates"):
             Packer().pack(pd.Series([("a", 1)], dtype=object))
 
 
