@@ -14,9 +14,8 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 import numpy as np
 
@@ -86,12 +85,12 @@ def _check_size(num_bytes: int, name: str) -> None:
         )
 
 
-def open_text(path: Path) -> TextIOWrapper:
+def open_text(path: Path) -> TextIO:
     """Open a csv or tsv file; lines may end in any way."""
     return path.open(newline="", encoding="utf-8-sig")
 
 
-def rows_of(file: TextIOWrapper, path: Path) -> Iterator[list[str]]:
+def rows_of(file: TextIO, path: Path) -> Iterator[list[str]]:
     """Yield the cells of each row of a csv or tsv file; a blank line is none.
 
     Raises:
@@ -199,7 +198,7 @@ def _declared_by_parquet(path: Path) -> int:
     """Count the bytes of a table of numbers of that size; 0 if it cannot be told."""
     # What is wrong with the file is said when it is read.
     with contextlib.suppress(Exception):
-        from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
+        from pyarrow.parquet import read_metadata
 
         found = read_metadata(path)
         return 8 * found.num_rows * found.num_columns
