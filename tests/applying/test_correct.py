@@ -276,14 +276,14 @@ class TestDraws:
         assert "14 of them by a run" in result.output
 
     def test_blocks_have_fewer_rows_where_each_has_many_lines(self, model):
-        from ma_sbi.applying.blocks import MOST_LINES, Job
+        from ma_sbi.applying.blocks import MOST_DRAWS, Job
         from ma_sbi.correctors.files import TableColumns
 
         columns = TableColumns(NAMES, ("note",))
         for draws in (1, 30, 500, 10**6):
             job = Job(b"", columns, ".csv", "draws", draws=draws)
             assert 1 <= job.block_rows <= sources.BLOCK_ROWS
-            assert job.block_rows == 1 or job.block_rows * draws <= MOST_LINES
+            assert job.block_rows == 1 or job.block_rows * draws <= MOST_DRAWS
 
 
 def test_no_more_lines_than_a_few_are_objects_of_python(monkeypatch):

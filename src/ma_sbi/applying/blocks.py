@@ -50,9 +50,10 @@ CONTEXT_IS = "context_is"
 KNOWN = "known"
 TYPED = (".parquet", ".npz")
 NOT_CORRECTED = "not corrected: x or context is not a number"
-# Lines that are held at once, and how many candidates a row may well have.
-MOST_LINES = 200_000
-MANY_CANDIDATES = 200
+# Rows of a block where each has a line per candidate, of which there may be a thousand, and
+# draws of a block: a flow takes a few kB for each.
+CANDIDATE_ROWS = 1_000
+MOST_DRAWS = 50_000
 # The first that holds of a row is what is said of it.
 KINDS = {
     "far": "unlike all seen",
@@ -91,8 +92,10 @@ class Job:
     @property
     def block_rows(self) -> int:
         """Rows of a block: fewer where each becomes many lines."""
-        lines = {"mean": 1, "candidates": MANY_CANDIDATES, "draws": self.draws}[self.what]
-        return max(1, min(sources.BLOCK_ROWS, MOST_LINES // lines))
+        most = sources.BLOCK_ROWS
+        if self.what == "candidates":
+            return min(most, CANDIDATE_ROWS)
+        return max(1, min(most, MOST_DRAWS // self.draws)) if self.draws else most
 
     def fingerprint(self) -> str:
         """Tell jobs apart that give different results."""

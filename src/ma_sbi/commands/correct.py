@@ -17,9 +17,9 @@ from ma_sbi.commands.options import (
     PosteriorPath,
     Seed,
     XObsColumns,
-    one_thread,
     refusals,
 )
+from ma_sbi.threads import one_thread
 
 if TYPE_CHECKING:
     from ma_sbi.applying.running import Outcome

@@ -22,9 +22,9 @@ from ma_sbi.commands.options import (
     ThetaColumns,
     XObsColumns,
     XSimColumns,
-    one_thread,
     refusals,
 )
+from ma_sbi.threads import one_thread
 
 if TYPE_CHECKING:
     from ma_sbi.checking.files import Observations
