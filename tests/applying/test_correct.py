@@ -9,9 +9,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from ma_sbi import load_corrector
-from ma_sbi.applying import running, sources
+from ma_sbi import SentenceEncoder, ShiftCorrector, load_corrector
+from ma_sbi.applying import blocks, running, sources
 from ma_sbi.cli import app
+from ma_sbi.correctors.files import TableColumns
 from tests.some_posteriors import flow_posterior
 
 N = 90
@@ -276,14 +277,11 @@ class TestDraws:
         assert "14 of them by a run" in result.output
 
     def test_blocks_have_fewer_rows_where_each_has_many_lines(self, model):
-        from ma_sbi.applying.blocks import MOST_DRAWS, Job
-        from ma_sbi.correctors.files import TableColumns
-
         columns = TableColumns(NAMES, ("note",))
         for draws in (1, 30, 500, 10**6):
-            job = Job(b"", columns, ".csv", "draws", draws=draws)
+            job = blocks.Job(b"", columns, ".csv", "draws", draws=draws)
             assert 1 <= job.block_rows <= sources.BLOCK_ROWS
-            assert job.block_rows == 1 or job.block_rows * draws <= MOST_DRAWS
+            assert job.block_rows == 1 or job.block_rows * draws <= blocks.MOST_DRAWS
 
 
 def test_no_more_lines_than_a_few_are_objects_of_python(monkeypatch):
@@ -309,6 +307,39 @@ def test_blocks_of_other_columns_are_not_joined(tmp_path):
         with pytest.raises(ValueError, match="has columns b, and the first block a"):
             join(FORMATS[suffix](), blocks, tmp_path / f"out{suffix}")
         assert not (tmp_path / f"out{suffix}").exists()
+
+
+def test_a_model_is_loaded_once(model, tmp_path, small_blocks, monkeypatch):
+    loads, plain = [], blocks.load_kept
+    monkeypatch.setattr(blocks, "load_kept", lambda *a: loads.append(a) or plain(*a))
+    monkeypatch.setattr(blocks, "_loaded", {})
+    file = _write(_new_rows(), tmp_path / "new.csv")
+    options = ["--model", model, "--out", tmp_path / "out.csv"]
+    assert _run("correct", file, *options).exit_code == 0
+    assert len(loads) == 1
+
+
+@pytest.mark.text
+def test_a_text_is_embedded_once_in_a_block(tmp_path, monkeypatch):
+    minilm = pytest.importorskip("ma_sbi.minilm")
+    pytest.importorskip("sentence_transformers", reason="needs the extra 'text'")
+    notes = ["The sensor reads high.", "All is well here."]
+    x_sim = np.random.default_rng(0).normal(size=(N, 2))
+    fitted = ShiftCorrector(SentenceEncoder(show_progress=False))
+    fitted.fit([notes[i % 2] for i in range(N)], x_sim + 1, x_sim)
+    fitted.save(tmp_path / "model")
+    # As many as are corrected in three parts.
+    cells = {"context": np.array(notes * 3000, dtype=object)}
+    cells |= {f"x_obs_{i}": np.array(["1.0"] * 6000, dtype=object) for i in range(2)}
+    columns = TableColumns(("x_obs_0", "x_obs_1"), ("context",))
+    job = blocks.Job((tmp_path / "model").read_bytes(), columns, ".csv")
+    blocks.load_model(job.model)
+    embedded, plain = [], minilm._embed
+    monkeypatch.setattr(
+        minilm, "_embed", lambda *a, **o: embedded.append(a[1]) or plain(*a, **o)
+    )
+    blocks.correct_block(job, 0, 0, cells)
+    assert [sorted(texts) for texts in embedded] == [sorted(notes)]
 
 
 def test_columns_of_parquet_keep_their_types(model, tmp_path):
@@ -529,7 +560,7 @@ def test_fit_speaks_json(tmp_path):
 
 
 def test_a_corrected_posterior_is_a_model(tmp_path, small_blocks):
-    from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector
+    from ma_sbi import CategoryEncoder, CorrectedPosterior
 
     table = _table()
     x_sim = table[["temp_model", "flow_model", "level_model"]].to_numpy()

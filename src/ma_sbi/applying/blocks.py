@@ -23,12 +23,14 @@ from ma_sbi.applying.sources import Block
 from ma_sbi.checking.cells import read_x
 from ma_sbi.checking.formats import from_arrow
 from ma_sbi.context import Entries, is_missing
+from ma_sbi.correctors.files import KIND as CORRECTOR
 from ma_sbi.correctors.files import Kept, TableColumns
 from ma_sbi.display.text import shorten
 from ma_sbi.loading import load_kept
 from ma_sbi.minilm import embedded_once
 from ma_sbi.mixture import few_rows
 from ma_sbi.one_at_a_time import recorded_warnings
+from ma_sbi.posterior import KIND as CORRECTED
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.posteriors.loading import load_posterior
 from ma_sbi.protocols import Corrections
@@ -44,6 +46,7 @@ __all__ = [
     "Told",
     "check_new",
     "correct_block",
+    "load_model",
 ]
 
 CONTEXT_IS = "context_is"
@@ -158,13 +161,27 @@ class _Rows(NamedTuple):
         return {f"{prefix}_{name}": values[:, i] for i, name in enumerate(self.names)}
 
 
-@lru_cache(maxsize=2)
-def load_model(content: bytes) -> Kept:
-    """Load a corrector, with its posterior if it has one, once in a process."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model"
-        path.write_bytes(content)
-        return load_kept(path, kind_of(path))
+# The last model that was loaded, by its content.
+_loaded: dict[bytes, Kept] = {}
+
+
+def load_model(content: bytes, path: Path | None = None) -> Kept:
+    """Load a corrector, with its posterior if it has one, once in a process.
+
+    Args:
+        content: Of its file.
+        path: The file, if it is on this machine: errors name it.
+    """
+    if content not in _loaded:
+        with tempfile.TemporaryDirectory() as folder:
+            if path is None:
+                path = Path(folder) / "model"
+                path.write_bytes(content)
+            kind = kind_of(path)
+            kept = load_kept(path, kind if kind == CORRECTED else CORRECTOR)
+        _loaded.clear()
+        _loaded[content] = kept
+    return _loaded[content]
 
 
 @lru_cache(maxsize=2)

@@ -84,16 +84,16 @@ def correct(
         from ma_sbi.applying.sources import open_source
 
         source = open_source(file)
-        from ma_sbi.applying.blocks import Job, check_new
+        from ma_sbi.applying.blocks import Job, check_new, load_model
         from ma_sbi.applying.outputs import format_of
         from ma_sbi.applying.running import run
 
         format_of(out)
         with one_thread():
-            kept = _load(model)
+            content = model.read_bytes()
+            kept = load_model(content, model)
             if draws and posterior is None and kept.posterior is None:
                 raise ValueError("draws need a posterior: pass --posterior FILE")
-            content = model.read_bytes()
             job = Job(
                 content,
                 _columns(source, kept, context, x_obs, number or [], label or []),
@@ -130,15 +130,6 @@ def _check_options(posterior: Path | None, draws: int | None, *, candidates: boo
         raise ValueError("a posterior is for draws: pass --draws N, or leave it out")
     if draws and candidates:
         raise ValueError("either --draws or --candidates: a table has one kind of lines")
-
-
-def _load(model: Path) -> Kept:
-    from ma_sbi.correctors.files import KIND
-    from ma_sbi.loading import load_kept
-    from ma_sbi.saving import kind_of
-
-    kind = kind_of(model)
-    return load_kept(model, kind if kind == "corrected posterior" else KIND)
 
 
 def _columns(

@@ -135,7 +135,7 @@ def plot_corner(
     return axes
 
 
-def _as_draws(name: str, draws: ArrayLike) -> np.ndarray:
+def _as_draws(name: str, draws: Any) -> np.ndarray:
     shape = np.shape(draws)
     if len(shape) == 3:
         if shape[1] != 1:
