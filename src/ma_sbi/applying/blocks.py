@@ -172,7 +172,8 @@ def load_model(content: bytes, path: Path | None = None) -> Kept:
         content: Of its file.
         path: The file, if it is on this machine: errors name it.
     """
-    if content not in _loaded:
+    kept = _loaded.get(content)
+    if kept is None:
         with tempfile.TemporaryDirectory() as folder:
             if path is None:
                 path = Path(folder) / "model"
@@ -181,7 +182,7 @@ def load_model(content: bytes, path: Path | None = None) -> Kept:
             kept = load_kept(path, kind if kind == CORRECTED else CORRECTOR)
         _loaded.clear()
         _loaded[content] = kept
-    return _loaded[content]
+    return kept
 
 
 @lru_cache(maxsize=2)
