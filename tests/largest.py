@@ -1,8 +1,11 @@
-"""The largest tensor that a computation makes: a bound on memory without measuring it."""
+"""The tensors that a computation makes: a bound on memory without measuring it."""
 
 from contextlib import contextmanager
 
 from torch import Tensor
+from torch._C import DisableTorchFunctionSubclass
+from torch.nn import Parameter
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -19,6 +22,29 @@ class _Watch(TorchDispatchMode):
         ]
         self.largest = max(self.largest, *sizes, 0)
         return result
+
+
+class NewTensors(TorchFunctionMode):
+    """Adds up the sizes of all tensors that are made, but for views of others."""
+
+    num_bytes = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        given = {_storage(one) for one in tree_leaves((args, kwargs)) if _is_stored(one)}
+        for one in tree_leaves(found):
+            if _is_stored(one) and _storage(one) not in given:
+                self.num_bytes += one.numel() * one.element_size()
+        return found
+
+
+def _is_stored(value):
+    return type(value) in (Tensor, Parameter)
+
+
+def _storage(tensor):
+    with DisableTorchFunctionSubclass():
+        return tensor.untyped_storage().data_ptr()
 
 
 @contextmanager

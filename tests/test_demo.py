@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from ma_sbi.demo import COMPARED, NOTES, Beacons, run_demo
-from ma_sbi.plots import plot_posteriors
+from ma_sbi.demo import COMPARED, NOTES, Beacons, plot_posteriors, run_demo
 
 WORLD = Beacons()
 NUM_DRAWS = 20_000

@@ -10,6 +10,7 @@ PACKAGE = Path(ma_sbi.__file__).parent
 ORDER = (
     "one_at_a_time",
     "schedulers",
+    "threads",
     "writing",
     "display",
     "doubles",
@@ -34,6 +35,7 @@ ORDER = (
     "mixture",
     "posteriors",
     "choosing",
+    "exceptions",
     "loading",
     "posterior",
     "metrics",

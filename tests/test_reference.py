@@ -20,6 +20,7 @@ PUBLIC = [
     "ma_sbi.choosing",
     "ma_sbi.correctors",
     "ma_sbi.diagnostics",
+    "ma_sbi.exceptions",
     "ma_sbi.metrics",
     "ma_sbi.plots",
     "ma_sbi.posteriors",
@@ -50,6 +51,19 @@ def test_what_the_reference_names_is_there_and_documented(kind, name):
     assert {"function": inspect.isroutine, "class": inspect.isclass}.get(kind, bool)(thing)
     # The docstring of data is not kept: it stands on the page.
     assert kind == "data" or inspect.getdoc(thing)
+
+
+def test_every_warning_of_the_package_is_among_the_public_ones():
+    import ma_sbi
+    from ma_sbi import exceptions
+
+    root = Path(ma_sbi.__file__).parent
+    made = {
+        name
+        for path in root.rglob("*.py")
+        for name in re.findall(r"^class (\w+)\((?:User)?Warning\)", path.read_text(), re.M)
+    }
+    assert made <= set(exceptions.__all__)
 
 
 def test_nothing_is_in_the_reference_twice():

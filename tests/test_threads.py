@@ -153,7 +153,8 @@ def test_densities_given_a_context_do_not_mix(impatient_threads):
     assert all(map(torch.equal, in_threads(work), expected))
 
 
-def test_a_thread_waits_until_another_has_put_the_generator_back():
+def test_a_thread_waits_until_another_has_put_the_generator_back(monkeypatch, caplog):
+    monkeypatch.setattr("ma_sbi.one_at_a_time.PATIENCE", 0.01)
     inside, drawn = threading.Event(), []
 
     def other():
@@ -165,7 +166,8 @@ def test_a_thread_waits_until_another_has_put_the_generator_back():
     thread.start()
     with seeded(0):
         inside.set()
-        time.sleep(0.05)
+        while not caplog.records:  # it says so when it waits
+            time.sleep(0.01)
         with seeded(1), numpy_seeded(1), local_filters(), recorded_warnings():
             assert not drawn  # nested in one thread, and closed to the other
     thread.join(timeout=600)

@@ -31,9 +31,9 @@ from ma_sbi.commands.options import (
     ThetaColumns,
     XObsColumns,
     XSimColumns,
-    one_thread,
     refusals,
 )
+from ma_sbi.threads import one_thread
 
 if TYPE_CHECKING:
     from ma_sbi.checking import Check
@@ -86,19 +86,14 @@ def demo(
 ) -> None:
     """Two beacons and a log of their faults: NPE, MA-SBI from the log, and the Oracle."""
     # Imported late, so that the help does not wait for torch.
-    import torch
-
-    from ma_sbi.demo import COMPARED, NOTES, run_demo
+    from ma_sbi.demo import COMPARED, NOTES, plot_posteriors, run_demo
     from ma_sbi.display.progress import stages
-    from ma_sbi.plots import plot_posteriors
     from ma_sbi.writing import written_whole
 
-    # Small operations are faster on one thread, and no caller shares this process.
-    torch.set_num_threads(1)
     out.mkdir(parents=True, exist_ok=True)
     console = Console()
     started = time.perf_counter()
-    with stages(console) as stage:
+    with one_thread(), stages(console) as stage:
         result = run_demo(
             num_simulations=simulations,
             num_calibration=calibration,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 __all__ = ["Topic", "levels_to_caller", "tell", "told_together", "untold"]
 
@@ -61,8 +61,8 @@ def told_together() -> Iterator[None]:
 
 @contextmanager
 def untold(*topics: Topic) -> Iterator[None]:
-    """Say nothing of these: the caller does."""
-    token = _hidden.set(_hidden.get().union(topics))
+    """Say nothing of these, or of anything if none is named: the caller does."""
+    token = _hidden.set(_hidden.get().union(topics or get_args(Topic)))
     try:
         yield
     finally:

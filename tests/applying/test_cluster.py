@@ -17,7 +17,7 @@ from ma_sbi.applying.running import run  # noqa: E402
 from ma_sbi.correctors.files import TableColumns  # noqa: E402
 
 N = 120
-COLUMNS = TableColumns(("x_obs_0", "x_obs_1"), ("context",), ("label",))
+COLUMNS = TableColumns(("x_obs_0", "x_obs_1"), ("context",))
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def cluster():
         yield made
 
 
-def _job(folder, draws=0):
+def _job(folder):
     rng = np.random.default_rng(0)
     x_sim = rng.normal(size=(N, 2))
     context = np.array(["calm", "storm"], dtype=object)[np.arange(N) % 2]

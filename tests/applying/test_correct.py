@@ -9,9 +9,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from ma_sbi import load_corrector
-from ma_sbi.applying import running, sources
+from ma_sbi import SentenceEncoder, ShiftCorrector, load_corrector
+from ma_sbi.applying import blocks, running, sources
 from ma_sbi.cli import app
+from ma_sbi.correctors.files import TableColumns
 from tests.some_posteriors import flow_posterior
 
 N = 90
@@ -196,6 +197,177 @@ def test_rows_that_are_no_numbers_are_marked_and_left_out(model, tmp_path, small
     assert "not corrected: x or context is not a number: 2" in result.output
 
 
+class TestDraws:
+    """Rows that cannot be drawn for are left out, and what is odd is told once."""
+
+    @pytest.fixture(scope="class")
+    def posterior(self, tmp_path_factory):
+        path = tmp_path_factory.mktemp("posterior") / "posterior"
+        flow_posterior().save(path)
+        return path
+
+    def _draw(self, table, model, posterior, out, num=3):
+        file = _write(table, out.with_name("new.csv"))
+        options = ["--model", model, "--posterior", posterior, "--draws", num]
+        return _run("correct", file, *options, "--out", out)
+
+    @pytest.mark.parametrize("bad", [range(7), range(33, 40), range(40), [3, 9]], ids=str)
+    @pytest.mark.parametrize("out", FORMATS)
+    def test_bad_rows_have_no_lines(
+        self, out, bad, model, posterior, tmp_path, small_blocks
+    ):
+        table = _new_rows().astype(object)
+        table.loc[list(bad), "temp_meas"] = "broken"
+        path = tmp_path / f"out.{out}"
+        result = self._draw(table, model, posterior, path)
+        assert result.exit_code == 0, result.output
+        if out == "npz":
+            with np.load(path) as held:
+                assert held["theta"].shape == (3 * (40 - len(bad)), 3)
+            return
+        found = _read(path)
+        assert list(found)[-4:] == ["theta_0", "theta_1", "theta_2", "context_is"]
+        good = [row for row in range(40) if row not in bad]
+        assert found["row"].tolist() == np.repeat(good, 3).tolist()
+
+    @pytest.mark.parametrize("name", ["theta_0", "theta_1", "theta_99", "draw"])
+    def test_a_column_of_the_table_is_not_written_over(
+        self, name, model, posterior, tmp_path
+    ):
+        result = self._draw(
+            _new_rows().assign(**{name: 1.0}), model, posterior, tmp_path / "out.csv"
+        )
+        assert result.exit_code == 2
+        assert f"has a column {name!r} already" in result.stderr
+
+    def test_what_python_warns_of_is_told_once(
+        self, model, posterior, tmp_path, small_blocks
+    ):
+        table = _new_rows()
+        table.loc[10:20, "temp_meas"] = 1e4
+        result = self._draw(table, model, posterior, tmp_path / "out.csv")
+        assert result.exit_code == 0, result.output
+        said = " ".join(result.output.split())
+        assert said.count("OutsideTrainingRange") == 1
+        assert (
+            "OutsideTrainingRange (rows 7 to 13, and 1 later blocks of rows): 4 of 7"
+            in said
+        )
+        assert "UnseenContext" not in said
+
+    def test_what_a_stopped_run_was_warned_of_is_told(
+        self, model, posterior, tmp_path, small_blocks, monkeypatch
+    ):
+        table, out = _new_rows(), tmp_path / "out.csv"
+        table.loc[2, "temp_meas"] = 1e4
+        with monkeypatch.context() as patch:
+            plain = running.correct_block
+
+            def correct(job, number, *given):
+                if number == 2:
+                    raise KeyboardInterrupt
+                return plain(job, number, *given)
+
+            patch.setattr(running, "correct_block", correct)
+            assert self._draw(table, model, posterior, out).exit_code == 130
+        # Written again, the table is another one by its time.
+        options = ["--model", model, "--posterior", posterior, "--draws", 3]
+        result = _run("correct", tmp_path / "new.csv", *options, "--out", out)
+        assert "OutsideTrainingRange (rows 0 to 6)" in result.output
+        assert "14 of them by a run" in result.output
+
+    def test_blocks_have_fewer_rows_where_each_has_many_lines(self, model):
+        columns = TableColumns(NAMES, ("note",))
+        for draws in (1, 30, 500, 10**6):
+            job = blocks.Job(b"", columns, ".csv", "draws", draws=draws)
+            assert 1 <= job.block_rows <= sources.BLOCK_ROWS
+            assert job.block_rows == 1 or job.block_rows * draws <= blocks.MOST_DRAWS
+
+
+def test_no_more_lines_than_a_few_are_objects_of_python(monkeypatch):
+    from ma_sbi.applying import outputs
+
+    monkeypatch.setattr(outputs, "LINES_AT_ONCE", 3)
+    seen, plain = [], outputs._as_cells
+    monkeypatch.setattr(
+        outputs, "_as_cells", lambda column: seen.append(len(column)) or plain(column)
+    )
+    written = outputs.FORMATS[".csv"]().pack({"a": np.arange(8), "b": np.arange(8) / 2})
+    assert max(seen) == 3
+    assert len(written.splitlines()) == 9
+
+
+def test_blocks_of_other_columns_are_not_joined(tmp_path):
+    from ma_sbi.applying.outputs import FORMATS, join
+
+    for suffix in (".csv", ".parquet", ".npz"):
+        blocks = [tmp_path / f"{number}{suffix}" for number in range(2)]
+        for block, name in zip(blocks, ("a", "b"), strict=True):
+            block.write_bytes(FORMATS[suffix]().pack({name: np.arange(3)}))
+        with pytest.raises(ValueError, match="has columns b, and the first block a"):
+            join(FORMATS[suffix](), blocks, tmp_path / f"out{suffix}")
+        assert not (tmp_path / f"out{suffix}").exists()
+
+
+def test_a_model_is_loaded_once(model, tmp_path, small_blocks, monkeypatch):
+    loads, plain = [], blocks.load_kept
+    monkeypatch.setattr(blocks, "load_kept", lambda *a: loads.append(a) or plain(*a))
+    monkeypatch.setattr(blocks, "_loaded", {})
+    file = _write(_new_rows(), tmp_path / "new.csv")
+    options = ["--model", model, "--out", tmp_path / "out.csv"]
+    assert _run("correct", file, *options).exit_code == 0
+    assert len(loads) == 1
+
+
+@pytest.mark.text
+def test_a_text_is_embedded_once_in_a_block(tmp_path, monkeypatch):
+    minilm = pytest.importorskip("ma_sbi.minilm")
+    pytest.importorskip("sentence_transformers", reason="needs the extra 'text'")
+    notes = ["The sensor reads high.", "All is well here."]
+    x_sim = np.random.default_rng(0).normal(size=(N, 2))
+    fitted = ShiftCorrector(SentenceEncoder(show_progress=False))
+    fitted.fit([notes[i % 2] for i in range(N)], x_sim + 1, x_sim)
+    fitted.save(tmp_path / "model")
+    # As many as are corrected in three parts.
+    cells = {"context": np.array(notes * 3000, dtype=object)}
+    cells |= {f"x_obs_{i}": np.array(["1.0"] * 6000, dtype=object) for i in range(2)}
+    columns = TableColumns(("x_obs_0", "x_obs_1"), ("context",))
+    job = blocks.Job((tmp_path / "model").read_bytes(), columns, ".csv")
+    blocks.load_model(job.model)
+    embedded, plain = [], minilm._embed
+    monkeypatch.setattr(
+        minilm, "_embed", lambda *a, **o: embedded.append(a[1]) or plain(*a, **o)
+    )
+    blocks.correct_block(job, 0, 0, cells)
+    assert [sorted(texts) for texts in embedded] == [sorted(notes)]
+
+
+def test_columns_of_parquet_keep_their_types(model, tmp_path):
+    table = _new_rows().astype({"temp_meas": "float32"}).assign(flow_meas=1, count=7)
+    file, out = _write(table, tmp_path / "new.parquet"), tmp_path / "out.parquet"
+    assert _run("correct", file, "--model", model, "--out", out).exit_code == 0
+    kept = [*NAMES, "count"]
+    assert _read(out)[kept].dtypes.to_dict() == table[kept].dtypes.to_dict()
+
+
+def test_what_is_no_number_is_an_empty_cell_of_any_precision(model, tmp_path):
+    arrays = {name: np.array([0.5, np.nan], dtype=np.float32) for name in NAMES}
+    np.savez(tmp_path / "new.npz", note=np.array(["storm", "storm"]), **arrays)
+    out = tmp_path / "out.csv"
+    assert (
+        _run("correct", tmp_path / "new.npz", "--model", model, "--out", out).exit_code == 0
+    )
+    assert out.read_text().splitlines()[2].startswith("storm,,,,,")
+
+
+def test_lines_may_end_as_on_an_old_mac(model, tmp_path):
+    file, out = _write(_new_rows(), tmp_path / "new.csv"), tmp_path / "out.csv"
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r"))
+    result = _run("correct", file, "--model", model, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert len(_read(out)) == 40
+
+
 def test_numbers_are_read_as_in_calibration_whatever_a_block_looks_like(tmp_path):
     """A block whose labels all look like numbers must not be read as numbers."""
     table = _table().drop(columns="note")
@@ -293,6 +465,26 @@ class TestStopped:
         _write(_new_rows().iloc[::-1], tmp_path / "new.csv")
         assert "of another table" in _run(*command, out).stderr
 
+    def test_blocks_of_another_size_are_not_gone_on_with(
+        self, command, tmp_path, monkeypatch
+    ):
+        out = tmp_path / "out.csv"
+        with monkeypatch.context() as patch:
+            self._stop_after(patch, 2, KeyboardInterrupt())
+            _run(*command, out)
+        monkeypatch.setattr(sources, "BLOCK_ROWS", 9)
+        assert "of another block_rows" in _run(*command, out).stderr
+
+    @pytest.mark.parametrize("options", [[], ["--start-over"]], ids=str)
+    def test_a_folder_of_the_users_is_left_alone(self, options, command, tmp_path):
+        out, folder = tmp_path / "out.csv", tmp_path / "out.csv.blocks"
+        folder.mkdir()
+        (folder / "thesis.txt").write_text("mine")
+        refused = _run(*command, out, *options)
+        assert refused.exit_code == 2
+        assert "holds no run: name another output" in refused.stderr
+        assert (folder / "thesis.txt").read_text() == "mine"
+
     def test_a_block_that_was_being_written_is_done_again(
         self, command, tmp_path, monkeypatch
     ):
@@ -322,6 +514,8 @@ REFUSED = {
     "columns that are there": (["out_again.csv"], "has a column 'corrected_temp_meas'"),
     "no rows": (["empty.csv"], "no rows"),
     "a cut row": (["cut.csv"], "row 1 has 1 cells"),
+    "a header in another encoding": (["latin.csv"], "is not UTF-8 text"),
+    "a quote that does not end": (["quote.csv"], "has a quote that does not end its cell"),
     "no scheduler": (["new.csv", "--scheduler", "nonsense://here"], "no Dask scheduler"),
     "read otherwise": (["new.csv", "--number", "note"], "calibration read this column as"),
 }
@@ -335,6 +529,8 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(name, model, tmp_path, mon
     header = table.read_text().splitlines()[0]
     (tmp_path / "empty.csv").write_text(f"{header}\n")
     (tmp_path / "cut.csv").write_text(f"{header}\na,calm,1,2,3\nb\n")
+    (tmp_path / "latin.csv").write_bytes(f"{header},température\n".encode("latin-1"))
+    (tmp_path / "quote.csv").write_text(f'{header}\na,"calm,1,2,3\n')
     again = _new_rows().assign(corrected_temp_meas=1.0)
     _write(again, tmp_path / "out_again.csv")
     options, words = REFUSED[name]
@@ -364,7 +560,7 @@ def test_fit_speaks_json(tmp_path):
 
 
 def test_a_corrected_posterior_is_a_model(tmp_path, small_blocks):
-    from ma_sbi import CategoryEncoder, CorrectedPosterior, ShiftCorrector
+    from ma_sbi import CategoryEncoder, CorrectedPosterior
 
     table = _table()
     x_sim = table[["temp_model", "flow_model", "level_model"]].to_numpy()

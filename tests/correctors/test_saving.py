@@ -235,8 +235,34 @@ class TestWhatIsYours:
                 one.save(tmp_path / "model")
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.parametrize(
+        "spans",
+        [
+            pd.Series(pd.to_timedelta(np.arange(5), unit="h")),
+            pd.Series([pd.Timedelta(hours=1).to_pytimedelta(), None], dtype=object),
+        ],
+        ids=["column", "objects"],
+    )
+    def test_spans_of_time_come_back(self, spans):
+        packer = Packer()
+        tree = packer.pack(spans)
+        saved = Saved("a file", {}, {"tensors": packer.tensors})
+        pd.testing.assert_series_equal(Unpacker(saved, {}, {}).unpack(tree), spans)
+
+    def test_cells_that_are_named_often_are_made_once(self, monkeypatch):
+        packer = Packer()
+        column = packer.pack(pd.Series([f"label {i}" for i in range(1000)], dtype=object))
+        tree = {"is": "list", "items": [column] * 10_000}
+        saved = Saved("a file", {}, {"tensors": packer.tensors})
+        made = Unpacker(saved, {}, {}).unpack(tree)
+        assert all(one is made[0] for one in made)
+        # Written in other ways they are others, and soon too many.
+        tree["items"] = [column | {"more": i} for i in range(10_000)]
+        with pytest.raises(ValueError, match="more cells than its tensors can have"):
+            Unpacker(saved, {}, {}).unpack(tree)
+
     def test_a_context_of_lists_is_refused(self, tmp_path):
-        with pytest.raises(ValueError, match="only texts, numbers and dates"):
+        with pytest.raises(ValueError, match="only texts, numbers, dates"):
             Packer().pack(pd.Series([("a", 1)], dtype=object))
 
 

@@ -128,6 +128,16 @@ def test_as_many_axes_as_columns_are_needed():
         plot_departures(data.x_obs, data.context, data.x_sim, ax=Figure().subplots())
 
 
+def test_spans_of_time_are_days_and_no_dates():
+    spans = pd.Series(pd.to_timedelta(np.arange(60), unit="h"))
+    x = np.random.default_rng(0).normal(size=(60, 1))
+    (ax,) = plot_departures(x + 1, spans, x)
+    ax.figure.draw_without_rendering()
+    assert ax.get_xlabel() == "context (days)"
+    # 59 hours are 2.5 days.
+    assert float(ax.get_xticklabels()[-1].get_text()) < 4
+
+
 def test_observations_are_drawn_as_they_are_and_as_one_of_their_candidates():
     data = world()
     ax = plot_observations(data.x_obs, data.context, data.x_sim, data.corrector)

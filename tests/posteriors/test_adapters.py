@@ -1,11 +1,16 @@
 """What adapters of other packages' posteriors do beyond the laws of all posteriors."""
 
+import numpy as np
 import pytest
 import torch
 from sbi.inference.posteriors import EnsemblePosterior
+from sbi.utils import BoxUniform
 from torch import nn
+from torch.distributions import Normal
 
-from ma_sbi import from_bayesflow, from_sbi, from_zuko
+from ma_sbi import from_bayesflow, from_callable, from_sbi, from_zuko
+from ma_sbi.posteriors.bayesflow import BayesFlowFunctions
+from ma_sbi.posteriors.training_range import OutsideTrainingRange
 from ma_sbi.protocols import has_density
 from tests.some_posteriors import (
     NOISE,
@@ -55,6 +60,52 @@ def test_draws_of_an_ensemble_are_of_members_by_their_weights_and_not_grouped():
     assert abs(first.float().mean() - 0.7) < 5 * (0.21 / 2000) ** 0.5
     changes = (first[1:] != first[:-1]).float().mean()
     assert abs(changes - 0.42) < 5 * (0.42 / 2000) ** 0.5
+
+
+def test_an_ensemble_warns_once_of_an_observation_outside():
+    posterior = from_sbi(sbi_ensemble())
+    with pytest.warns(OutsideTrainingRange) as caught:
+        posterior.log_prob(torch.zeros(2, 1, 3), torch.full((1, 3), 500.0))
+    kinds = [one.category for one in caught]
+    assert kinds.count(OutsideTrainingRange) == 1
+
+
+@pytest.mark.parametrize("first", [(2, 2), (1, 4)], ids=str)
+def test_a_density_is_normalised_for_the_shape_of_x(first):
+    """The same numbers as two observations of two trials, or as one of four."""
+    prior = BoxUniform(torch.zeros(1), torch.ones(1))
+
+    def make():
+        def at(x):
+            return Normal(x.mean(dim=1, keepdim=True), 0.5)
+
+        return from_callable(
+            lambda num, x: at(x).sample((num,)),
+            lambda theta, x: at(x).log_prob(theta)[..., 0],
+            batched=True,
+            prior=prior,
+        )
+
+    x, used = torch.tensor([0.5, 0.5, 2.0, 2.0]), make()
+    used.log_prob(torch.full((3, first[0], 1), 0.5), x.reshape(first))
+    for shape in ((2, 2), (1, 4)):
+        theta = torch.full((3, shape[0], 1), 0.5)
+        expected = make().log_prob(theta, x.reshape(shape))
+        assert torch.equal(used.log_prob(theta, x.reshape(shape)), expected)
+
+
+def test_a_density_of_bayesflow_leaves_the_global_generator_alone():
+    class Approximator:
+        def sample(self, num_samples, conditions, seed):
+            return {"t": np.zeros((len(conditions["x"]), num_samples, 1))}
+
+        def log_prob(self, data):
+            return np.zeros(len(data["x"]))
+
+    before = torch.get_rng_state()
+    functions = BayesFlowFunctions(Approximator(), "x")
+    functions.log_prob(torch.zeros(2, 1, 1), torch.zeros(1, 3))
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_an_ensemble_has_a_density_only_if_all_members_do():

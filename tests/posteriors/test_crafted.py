@@ -5,7 +5,6 @@ import os
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
 from typer.testing import CliRunner
 
 from ma_sbi import load_posterior
@@ -22,35 +21,23 @@ from tests.crafted_models import (
     refusal,
     valid_file,
 )
+from tests.largest import NewTensors
 
 SLACK_BYTES = 200_000
-
-
-class LargestTensor(TorchFunctionMode):
-    """Remembers the size of the largest tensor that is made."""
-
-    num_bytes = 0
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        found = func(*args, **(kwargs or {}))
-        for one in found if isinstance(found, tuple) else (found,):
-            if isinstance(one, torch.Tensor):
-                size = one.numel() * one.element_size()
-                self.num_bytes = max(self.num_bytes, size)
-        return found
 
 
 @pytest.mark.parametrize("name", names())
 def test_a_crafted_file_is_refused_in_a_sentence(name, tmp_path):
     crafted = make(name, tmp_path)
-    with LargestTensor() as largest:
+    with NewTensors() as new:
         said = refusal(crafted)
     assert said is not None
     assert str(crafted.path) in said
     assert len(said) < 1000
     assert said.isprintable()
     held = crafted.path.stat().st_size if crafted.path.is_file() else 0
-    assert largest.num_bytes <= held + SLACK_BYTES
+    # A tensor is read, copied and compared a few times.
+    assert new.num_bytes <= 8 * held + SLACK_BYTES
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 from safetensors import safe_open
+from sbi.inference import NPE
 from sbi.utils import BoxUniform
 from torch import nn
 from torch.distributions import (
@@ -23,6 +24,7 @@ from ma_sbi.posteriors.priors import pack_prior, unpack_prior
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.saving import write
 from tests.crafted_models import open_model
+from tests.largest import NewTensors
 from tests.some_posteriors import (
     PRIOR,
     ddpm_posterior,
@@ -179,6 +181,7 @@ CLAIMS = {
     "a negative width": {"options": SBI_OPTIONS | {"hidden_features": -32}},
     "a width that is no number": {"options": SBI_OPTIONS | {"hidden_features": "32"}},
     "many transforms": {"options": SBI_OPTIONS | {"num_transforms": 10**9}},
+    "many bins of no width": {"network": "zuko_nsf", "options": {"num_bins": 10**5}},
     "many bins": {"network": "zuko_nsf", "options": SBI_OPTIONS | {"num_bins": 10**9}},
     "another network": {"network": "maf"},
     "no network": {"network": ["zuko_maf"]},
@@ -203,6 +206,22 @@ def test_claims_of_an_sbi_posterior_are_compared_with_its_tensors(claim, tmp_pat
     with pytest.raises(ValueError, match="posterior") as caught:
         load_posterior(path)
     assert str(path) in str(caught.value)
+
+
+def test_layers_are_counted_though_their_width_is_the_default(tmp_path):
+    prior = BoxUniform(-torch.ones(1), torch.ones(1))
+    theta = prior.sample((200,))
+    trainer = NPE(prior, density_estimator="nsf", show_progress_bars=False)
+    trainer.append_simulations(theta, theta + 0.1 * torch.randn(200, 1))
+    trainer.train(max_num_epochs=1)
+    path = tmp_path / "posterior"
+    from_sbi(trainer.build_posterior()).save(path, "nsf")
+    model = open_model(path, "sbi posterior")
+    model.settings["options"] = {"hidden_layers_spline_context": 200}
+    model.write(path)
+    with NewTensors() as new, pytest.raises(ValueError, match="claims 1 layers"):
+        load_posterior(path)
+    assert new.num_bytes <= 2 * path.stat().st_size
 
 
 def test_an_sbi_posterior_with_a_damaged_weight_is_refused(tmp_path):
@@ -234,6 +253,10 @@ def test_words_that_do_not_build_the_network_are_refused(network, options, tmp_p
 def test_what_of_sbi_cannot_be_saved_is_refused(tmp_path):
     with pytest.raises(ValueError, match="embedding net"):
         from_sbi(sbi_embedded()).save(tmp_path / "p", "zuko_maf", **SBI_OPTIONS)
+    with pytest.raises(ValueError, match="option embedding_net is a Linear, which is code"):
+        from_sbi(sbi_embedded()).save(
+            tmp_path / "p", "zuko_maf", embedding_net=nn.Linear(3, 3), **SBI_OPTIONS
+        )
     with pytest.raises(ValueError, match="without pickle"):
         from_sbi(sbi_fmpe()).save(tmp_path / "p")
 

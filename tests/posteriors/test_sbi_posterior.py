@@ -3,6 +3,7 @@
 import pickle
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 import torch
 from sbi.analysis import conditional_pairplot, pairplot
@@ -244,22 +245,27 @@ def test_packed_works_for_correctors_without_an_encoder():
     assert packed.sample_batched((6,), rows).shape == (6, 2, 3)
 
 
-def test_lc2st_accepts_packed_rows(corrected):
+def test_lc2st_tells_packed_rows_from_those_of_other_contexts(corrected):
     theta, x_obs, _, context = world(300, seed=5)
     packed = corrected.packed(context)
     rows = packed.pack(x_obs, context)
-    draws = packed.sample_batched((1,), rows)[0]
-    test = LC2ST(theta, rows, draws, num_trials_null=5, classifier="random_forest")
-    test.train_on_observed_data()
-    test.train_under_null_hypothesis()
-    p_value = test.p_value(packed.sample((100,), x=rows[:1]), rows[:1])
-    # Five null trials give p in steps of 1/5; a corrected posterior must not look extreme
-    # at three observations out of three.
-    others = [
-        test.p_value(packed.sample((100,), x=rows[i : i + 1]), rows[i : i + 1])
-        for i in (1, 2)
-    ]
-    assert max(p_value, *others) > 0
+    wrong = packed.pack(x_obs, [*context[1:], context[0]])
+    apart = []
+    for drawn_at in (rows, wrong):
+        draws = packed.sample_batched((1,), drawn_at)[0]
+        test = LC2ST(theta, rows, draws, num_trials_null=1, classifier="random_forest")
+        test.train_on_observed_data()
+        apart.append(
+            [
+                test.get_statistic_on_observed_data(
+                    packed.sample((100,), x=drawn_at[[i]]), rows[[i]]
+                )
+                for i in range(12)
+            ]
+        )
+    right, other = np.mean(apart, axis=1)
+    # Over six seeds their difference is 0.083, with a deviation of 0.017.
+    assert right < other
 
 
 def test_sbi_plots_accept_the_draws_and_the_posterior(given):

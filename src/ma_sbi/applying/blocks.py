@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
-import warnings
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,14 +16,21 @@ import numpy as np
 import pandas as pd
 import torch
 
+from ma_sbi.applying import sources
+from ma_sbi.applying.contexts import read_as, read_like
 from ma_sbi.applying.outputs import format_of
 from ma_sbi.applying.sources import Block
-from ma_sbi.checking.cells import read_numbers, read_x
+from ma_sbi.checking.cells import read_x
+from ma_sbi.checking.formats import from_arrow
 from ma_sbi.context import Entries, is_missing
+from ma_sbi.correctors.files import KIND as CORRECTOR
 from ma_sbi.correctors.files import Kept, TableColumns
+from ma_sbi.display.text import shorten
 from ma_sbi.loading import load_kept
+from ma_sbi.minilm import embedded_once
 from ma_sbi.mixture import few_rows
-from ma_sbi.one_at_a_time import local_filters
+from ma_sbi.one_at_a_time import recorded_warnings
+from ma_sbi.posterior import KIND as CORRECTED
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.posteriors.loading import load_posterior
 from ma_sbi.protocols import Corrections
@@ -35,16 +43,20 @@ __all__ = [
     "KNOWN",
     "Finished",
     "Job",
+    "Told",
+    "check_new",
     "correct_block",
     "load_model",
-    "new_names",
-    "read_entries",
 ]
 
 CONTEXT_IS = "context_is"
 KNOWN = "known"
 TYPED = (".parquet", ".npz")
 NOT_CORRECTED = "not corrected: x or context is not a number"
+# Rows of a block where each has a line per candidate, of which there may be a thousand, and
+# draws of a block: a flow takes a few kB for each.
+CANDIDATE_ROWS = 1_000
+MOST_DRAWS = 50_000
 # The first that holds of a row is what is said of it.
 KINDS = {
     "far": "unlike all seen",
@@ -80,6 +92,14 @@ class Job:
     draws: int = 0
     seed: int = 0
 
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block: fewer where each becomes many lines."""
+        most = sources.BLOCK_ROWS
+        if self.what == "candidates":
+            return min(most, CANDIDATE_ROWS)
+        return max(1, min(most, MOST_DRAWS // self.draws)) if self.draws else most
+
     def fingerprint(self) -> str:
         """Tell jobs apart that give different results."""
         digest = hashlib.sha256(self.model + (self.posterior or b""))
@@ -87,27 +107,82 @@ class Job:
         return digest.hexdigest()
 
 
+class Told(NamedTuple):
+    """What there is to say of a block.
+
+    Attributes:
+        num_rows: Rows that it was made of.
+        contexts: How many of their contexts are of each kind.
+        warned: What was warned of, by the kind of warning: the first of each.
+    """
+
+    num_rows: int
+    contexts: dict[str, int]
+    warned: dict[str, str]
+
+
 class Finished(NamedTuple):
     """A block that was corrected.
 
     Attributes:
         content: The block as it is written.
-        num_rows: Rows that it was made of.
-        contexts: How many of their contexts are of each kind.
+        told: What there is to say of it.
     """
 
     content: bytes
-    num_rows: int
-    contexts: Counter[str]
+    told: Told
 
 
-@lru_cache(maxsize=2)
-def load_model(content: bytes) -> Kept:
-    """Load a corrector, with its posterior if it has one, once in a process."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model"
-        path.write_bytes(content)
-        return load_kept(path, kind_of(path))
+class _Rows(NamedTuple):
+    """The rows of a block that can be corrected.
+
+    Attributes:
+        num_all: How many rows the block has.
+        place: Where they are among these, shape ``(n,)``.
+        x: Observations, shape ``(n, dim_x)``.
+        entries: Contexts.
+        names: Of the columns of x.
+    """
+
+    num_all: int
+    place: np.ndarray
+    x: np.ndarray
+    entries: Entries
+    names: list[str]
+
+    def corrections(self, corrector: Any) -> Iterator[tuple[np.ndarray, Corrections]]:
+        """Correct few rows at a time; yield their places with each."""
+        for some in few_rows(*self.x.shape):
+            entries = self.entries.iloc[some].reset_index(drop=True)
+            yield self.place[some], corrector.corrections(self.x[some], entries)
+
+    def named(self, prefix: str, values: np.ndarray) -> Block:
+        """Name columns of values after those of x."""
+        return {f"{prefix}_{name}": values[:, i] for i, name in enumerate(self.names)}
+
+
+# The last model that was loaded, by its content.
+_loaded: dict[bytes, Kept] = {}
+
+
+def load_model(content: bytes, path: Path | None = None) -> Kept:
+    """Load a corrector, with its posterior if it has one, once in a process.
+
+    Args:
+        content: Of its file.
+        path: The file, if it is on this machine: errors name it.
+    """
+    kept = _loaded.get(content)
+    if kept is None:
+        with tempfile.TemporaryDirectory() as folder:
+            if path is None:
+                path = Path(folder) / "model"
+                path.write_bytes(content)
+            kind = kind_of(path)
+            kept = load_kept(path, kind if kind == CORRECTED else CORRECTOR)
+        _loaded.clear()
+        _loaded[content] = kept
+    return kept
 
 
 @lru_cache(maxsize=2)
@@ -121,6 +196,9 @@ def _load_posterior(content: bytes, *, allow_pickle: bool) -> Any:
 def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
     """Correct the rows of one block.
 
+    Other threads wait meanwhile, as what is warned of is recorded: run several processes,
+    of one thread each.
+
     Args:
         job: What to do.
         number: Of the block, which decides its random numbers.
@@ -129,130 +207,118 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
     """
     kept = load_model(job.model)
     x, x_is_there = _x_of(block, job.columns)
-    entries, is_readable = _context_of(block, job.columns, len(x))
-    known = kept.shown.context
-    if isinstance(entries, pd.DataFrame) and isinstance(known, pd.DataFrame):
-        entries.columns = known.columns  # new tables may have other names
-    good = x_is_there & is_readable
+    known = kept.corrector.examples().known
+    entries, is_readable = _context_of(block, job.columns, known)
     said = np.full(len(x), NOT_CORRECTED, dtype=object)
-    rows = np.flatnonzero(good)
+    place = np.flatnonzero(x_is_there & is_readable)
+    some = entries.iloc[place].reset_index(drop=True)
     names = _x_names(job.columns, x.shape[1])
-    with untold(), local_filters(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        some = entries.iloc[rows].reset_index(drop=True)
-        if len(rows):
-            said[rows] = _kinds(kept.corrector, some)
-        added, lines = _WAYS[job.what](job, kept, number, x, some, rows, names)
+    rows = _Rows(len(x), place, x[place], some, names)
+    with (
+        recorded_warnings() as caught,
+        untold("unseen"),  # it is said of each row
+        embedded_once(),
+        torch.no_grad(),
+    ):
+        if len(place):
+            said[place] = _kinds(kept.corrector, some)
+        lines = None
+        if job.what == "mean":
+            added = _mean(kept.corrector, rows)
+        elif job.what == "candidates":
+            added, lines = _candidates(kept.corrector, rows)
+        else:
+            seed = derive(job.seed, f"block {number}")
+            added, lines = _draws(_corrected(job, kept), rows, job.draws, seed, kept)
     if job.suffix in TYPED and len(names) == len(job.columns.x_obs):
         # Cells of a csv are texts; those of x are numbers where a format has such.
-        block = block | {name: x[:, i] for i, name in enumerate(names)}
+        texts = [i for i, name in enumerate(names) if _are_objects(block[name])]
+        block = block | {names[i]: x[:, i] for i in texts}
     if lines is not None:
         block = {name: _take(one, lines) for name, one in block.items()}
         added = {"row": first + lines, **added}
-    is_kind = said if lines is None else said[lines]
-    table = {**block, **added, CONTEXT_IS: is_kind}
+    table = {**block, **added, CONTEXT_IS: said if lines is None else said[lines]}
     content = format_of(Path(f"block{job.suffix}")).pack(table)
-    return Finished(content, len(x), Counter(said.tolist()))
+    warned: dict[str, str] = {}
+    for one in caught:
+        if issubclass(one.category, UserWarning):
+            warned.setdefault(one.category.__name__, shorten(one.message, 1_000))
+    return Finished(content, Told(len(x), Counter(said.tolist()), warned))
 
 
-def new_names(job: Job) -> list[str]:
-    """Name the columns that are added to a table."""
+def check_new(job: Job, names: tuple[str, ...]) -> None:
+    """Check that no column of a table has the name of one that is added to it.
+
+    Raises:
+        ValueError: If one has.
+    """
     x = _x_names(job.columns, len(job.columns.x_obs))
     corrected = [f"corrected_{name}" for name in x]
-    own = {
+    new = {
         "mean": [*corrected, *(f"spread_{name}" for name in x), "largest_weight"],
         "candidates": ["row", "candidate", "weight", *corrected],
-        "draws": ["row", "draw", "theta_0"],
-    }
-    return [*own[job.what], CONTEXT_IS]
+        "draws": ["row", "draw"],
+    }[job.what]
+    for name in names:
+        is_theta = job.what == "draws" and re.fullmatch(r"theta_\d+", name)
+        if name in (*new, CONTEXT_IS) or is_theta:
+            raise ValueError(
+                f"the table has a column {name!r} already, which would be written: "
+                "rename it"
+            )
 
 
-def _mean(
-    job: Job,
-    kept: Kept,
-    number: int,
-    x: np.ndarray,
-    entries: Entries,
-    rows: Any,
-    names: Any,
-) -> tuple[Block, None]:
+def _mean(corrector: Any, rows: _Rows) -> Block:
     """Give every row the mean of its candidates, their spread, and the largest weight."""
-    mean, spread = (np.full(x.shape, np.nan) for _ in range(2))
-    largest = np.full(len(x), np.nan)
-    for some in few_rows(*x[rows].shape) if len(rows) else []:
-        found = _corrections(kept, x[rows[some]], entries.iloc[some])
+    mean, spread = (np.full((rows.num_all, rows.x.shape[1]), np.nan) for _ in range(2))
+    largest = np.full(rows.num_all, np.nan)
+    for place, found in rows.corrections(corrector):
         weight = found.log_weight.double().exp()[..., None]
         centre = (weight * found.x.double()).sum(dim=0)
         variance = (weight * (found.x.double() - centre).square()).sum(dim=0)
-        mean[rows[some]], spread[rows[some]] = centre.numpy(), variance.sqrt().numpy()
-        largest[rows[some]] = weight.amax(dim=0)[:, 0].numpy()
-    added = {f"corrected_{name}": mean[:, i] for i, name in enumerate(names)}
-    added |= {f"spread_{name}": spread[:, i] for i, name in enumerate(names)}
-    return added | {"largest_weight": largest}, None
+        mean[place], spread[place] = centre.numpy(), variance.sqrt().numpy()
+        largest[place] = weight.amax(dim=0)[:, 0].numpy()
+    added = rows.named("corrected", mean) | rows.named("spread", spread)
+    return added | {"largest_weight": largest}
 
 
-def _candidates(
-    job: Job,
-    kept: Kept,
-    number: int,
-    x: np.ndarray,
-    entries: Entries,
-    rows: Any,
-    names: Any,
-) -> tuple[Block, np.ndarray]:
-    """Give every candidate that has a weight a line."""
-    lines, places, weights, values = [], [], [], []
-    for some in few_rows(*x[rows].shape) if len(rows) else []:
-        found = _corrections(kept, x[rows[some]], entries.iloc[some])
+def _candidates(corrector: Any, rows: _Rows) -> tuple[Block, np.ndarray]:
+    """Give every candidate that has a weight a line; return the row of each, too."""
+    lines, numbers = [np.empty(0, dtype=int)], [np.empty(0, dtype=int)]
+    weights, values = [np.empty(0)], [np.empty((0, rows.x.shape[1]))]
+    for place, found in rows.corrections(corrector):
         weight = found.log_weight.T.double().exp()
-        row, place = weight.nonzero(as_tuple=True)
-        lines.append(rows[some][row.numpy()])
-        places.append(((weight > 0).cumsum(dim=1) - 1)[row, place].numpy())
-        weights.append(weight[row, place].numpy())
-        values.append(found.x.transpose(0, 1)[row, place].double().numpy())
-    line = np.concatenate([*lines, np.empty(0, dtype=int)])
-    value = np.concatenate([*values, np.empty((0, x.shape[1]))])
-    added = {
-        "candidate": np.concatenate([*places, np.empty(0, dtype=int)]),
-        "weight": np.concatenate([*weights, np.empty(0)]),
-        **{f"corrected_{name}": value[:, i] for i, name in enumerate(names)},
-    }
-    return added, line
+        row, candidate = weight.nonzero(as_tuple=True)
+        lines.append(place[row.numpy()])
+        numbers.append(((weight > 0).cumsum(dim=1) - 1)[row, candidate].numpy())
+        weights.append(weight[row, candidate].numpy())
+        values.append(found.x.transpose(0, 1)[row, candidate].double().numpy())
+    added = {"candidate": np.concatenate(numbers), "weight": np.concatenate(weights)}
+    added |= rows.named("corrected", np.concatenate(values))
+    return added, np.concatenate(lines)
 
 
 def _draws(
-    job: Job,
-    kept: Kept,
-    number: int,
-    x: np.ndarray,
-    entries: Entries,
-    rows: Any,
-    names: Any,
+    corrected: CorrectedPosterior, rows: _Rows, num_draws: int, seed: int | None, kept: Kept
 ) -> tuple[Block, np.ndarray]:
-    """Give every draw from the corrected posterior a line."""
+    """Give every draw from the corrected posterior a line; return the row of each, too."""
+    if len(rows.place):
+        theta = corrected.sample(num_draws, rows.x, rows.entries, seed=seed)
+    else:
+        # A block without rows has the same columns: one draw tells how many.
+        example = corrected.sample(1, kept.shown.x[:1], kept.shown.context.iloc[:1], seed=0)
+        theta = example[:, :0]
+    drawn = theta.transpose(0, 1).flatten(0, 1).double().cpu().numpy()
+    added = {"draw": np.tile(np.arange(num_draws), len(rows.place))}
+    added |= {f"theta_{i}": drawn[:, i] for i in range(drawn.shape[1])}
+    return added, np.repeat(rows.place, num_draws)
+
+
+def _corrected(job: Job, kept: Kept) -> CorrectedPosterior:
     posterior = kept.posterior
     if job.posterior is not None:
         posterior = _load_posterior(job.posterior, allow_pickle=job.allow_pickle)
-    corrected = CorrectedPosterior(posterior, kept.corrector)
-    seed = derive(job.seed, f"block {number}")
-    if not len(rows):
-        return {"draw": rows}, rows
-    theta = corrected.sample(job.draws, x[rows], entries, seed=seed)
-    drawn = theta.transpose(0, 1).flatten(0, 1).double().cpu().numpy()
-    line = np.repeat(rows, job.draws)
-    added = {
-        "draw": np.tile(np.arange(job.draws), len(rows)),
-        **{f"theta_{i}": drawn[:, i] for i in range(drawn.shape[1])},
-    }
-    return added, line
-
-
-_WAYS: dict[str, Any] = {"mean": _mean, "candidates": _candidates, "draws": _draws}
-
-
-def _corrections(kept: Kept, x: np.ndarray, entries: Entries) -> Corrections:
-    found: Corrections = kept.corrector.corrections(x, entries.reset_index(drop=True))
-    return found
+    return CorrectedPosterior(posterior, kept.corrector)
 
 
 def _x_of(block: Block, columns: TableColumns) -> tuple[np.ndarray, np.ndarray]:
@@ -264,34 +330,19 @@ def _x_of(block: Block, columns: TableColumns) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _context_of(
-    block: Block, columns: TableColumns, num_rows: int
+    block: Block, columns: TableColumns, known: Entries
 ) -> tuple[Entries, np.ndarray]:
-    """Return contexts as calibration read them, and which rows can be."""
-    good, read = np.ones(num_rows, dtype=bool), {}
-    for name, how in zip(columns.context, columns.read_as, strict=True):
-        cells = pd.Series(_as_numpy(block[name]))
-        read[name] = read_entries(cells, how)
-        good &= np.asarray(is_missing(cells) | ~is_missing(read[name]))
-    if len(read) == 1:
-        return next(iter(read.values())), good
-    return pd.DataFrame(read), good
-
-
-def read_entries(cells: pd.Series, how: str) -> pd.Series:
-    """Read a column of a context; what cannot be read is missing.
-
-    Args:
-        cells: Of the column.
-        how: What they are: ``"number"``, ``"date"`` or ``"label"``.
-    """
-    if how == "date":
-        return pd.to_datetime(cells, errors="coerce")
-    there = ~is_missing(cells)
-    cells = cells.astype(object).where(there, None)
-    if how == "number":
-        numbers = read_numbers(cells)
-        return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan))
-    return pd.Series([None if one is None else str(one) for one in cells], dtype=object)
+    """Return contexts as calibration had them, and which rows can be read so."""
+    table, read, good = pd.DataFrame(known), [], []
+    for place, name in enumerate(columns.context):
+        cells, like = pd.Series(_as_numpy(block[name])), table.iloc[:, place]
+        read.append(read_like(cells, like, read_as(like)))
+        good.append(is_missing(cells) | ~is_missing(read[-1]))
+    if isinstance(known, pd.Series):
+        return read[0], good[0]
+    entries = pd.concat(read, axis=1)
+    entries.columns = table.columns  # new tables may have other names
+    return entries, np.logical_and.reduce(good)
 
 
 def _kinds(corrector: Any, entries: Entries) -> np.ndarray:
@@ -314,9 +365,11 @@ def _x_names(columns: TableColumns, dim_x: int) -> list[str]:
 
 
 def _as_numpy(column: Any) -> np.ndarray:
-    if hasattr(column, "to_pandas"):
-        column = column.to_pandas().to_numpy()
-    return np.asarray(column)
+    return from_arrow(column) if hasattr(column, "to_pandas") else np.asarray(column)
+
+
+def _are_objects(column: Any) -> bool:
+    return isinstance(column, np.ndarray) and column.dtype == object
 
 
 def _take(column: Any, lines: np.ndarray) -> Any:

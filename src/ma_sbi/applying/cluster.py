@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 from ma_sbi.applying.blocks import Finished, Job, correct_block
 from ma_sbi.applying.sources import Block
 from ma_sbi.schedulers import connect
+from ma_sbi.threads import one_thread
 
 __all__ = ["Cluster"]
 
@@ -20,7 +20,8 @@ class Cluster:
     """The workers of a Dask scheduler.
 
     They need no common folder: the model goes to them with each block, and what they give
-    comes back. A block whose worker dies is given to another, three times at most.
+    comes back. A block whose worker dies is given to another, three times at most. Blocks
+    of one process wait for each other: several processes of one thread are faster.
 
     Args:
         address: Address of the scheduler.
@@ -41,7 +42,7 @@ class Cluster:
     def start(self, job: Job, number: int, first: int, block: Block) -> Future[Finished]:
         """Send a block to a worker."""
         future: Future[Finished] = self._executor.submit(
-            _on_one_thread, correct_block, job, number, first, block
+            _on_one_thread, job, number, first, block
         )
         return future
 
@@ -50,11 +51,7 @@ class Cluster:
         self._client.close()
 
 
-def _on_one_thread(function: Callable[..., Finished], *given: Any) -> Finished:
-    """Call a function as it is called on one machine, so that sums round alike."""
-    import torch
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    torch.set_num_threads(1)
-    with threadpool_limits(1):
-        return function(*given)
+def _on_one_thread(*given: Any) -> Finished:
+    """Correct a block as it is corrected on one machine."""
+    with one_thread():
+        return correct_block(*given)

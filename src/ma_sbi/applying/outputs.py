@@ -14,9 +14,14 @@ from typing import Any
 import numpy as np
 
 from ma_sbi.applying.sources import Block
+from ma_sbi.checking.formats import from_arrow
+from ma_sbi.display.text import shorten
 from ma_sbi.writing import written_whole
 
 __all__ = ["FORMATS", "Format", "format_of", "join"]
+
+# Lines whose cells are objects of Python at the same time.
+LINES_AT_ONCE = 10_000
 
 
 class Format(ABC):
@@ -39,15 +44,23 @@ class _Text(Format):
         text = io.StringIO(newline="")
         writer = csv.writer(text, delimiter=self.separator, lineterminator="\n")
         writer.writerow(block)
-        writer.writerows(zip(*map(_as_cells, block.values()), strict=True))
+        columns = list(block.values())
+        for start in range(0, len(columns[0]), LINES_AT_ONCE):
+            lines = slice(start, start + LINES_AT_ONCE)
+            cells = (_as_cells(column[lines]) for column in columns)
+            writer.writerows(zip(*cells, strict=True))
         return text.getvalue().encode()
 
     def join(self, blocks: Sequence[Path], file: Path) -> None:
+        first: list[str] = []
         with file.open("wb") as whole:
-            for place, block in enumerate(blocks):
+            for block in blocks:
                 with block.open("rb") as part:
-                    if place:
-                        _skip_header(part, self.separator)
+                    names = _read_header(part, self.separator)
+                    if not first:
+                        first = names
+                        part.seek(0)
+                    _check_same(names, first, block)
                     shutil.copyfileobj(part, whole, 2**20)
 
 
@@ -74,7 +87,9 @@ class _Parquet(Format):
         schema = read_schema(blocks[0])
         with ParquetWriter(file, schema) as writer:
             for block in blocks:
-                writer.write_table(read_table(block).cast(schema))
+                part = read_table(block)
+                _check_same(part.column_names, schema.names, block)
+                writer.write_table(part.cast(schema))
 
 
 class _Arrays(Format):
@@ -89,6 +104,7 @@ class _Arrays(Format):
         for block in blocks:
             with np.load(block, allow_pickle=False) as held:
                 parts.append({name: held[name] for name in held})
+            _check_same(list(parts[-1]), list(parts[0]), block)
         whole: Any = {
             name: np.concatenate([part[name] for part in parts]) for name in parts[0]
         }
@@ -125,10 +141,18 @@ def join(format_: Format, blocks: Sequence[Path], file: Path) -> None:
         format_.join(blocks, unfinished)
 
 
-def _skip_header(file: Any, separator: str) -> None:
-    """Read past the first row, which may have line breaks in quotes."""
+def _read_header(file: Any, separator: str) -> list[str]:
+    """Read the first row, which may have line breaks in quotes."""
     lines = (line.decode() for line in iter(file.readline, b""))
-    next(csv.reader(lines, delimiter=separator))
+    return next(csv.reader(lines, delimiter=separator))
+
+
+def _check_same(names: list[str], first: list[str], block: Path) -> None:
+    if names != first:
+        raise ValueError(
+            f"{block} has columns {shorten(', '.join(names), 200)}, and the first block "
+            f"{shorten(', '.join(first), 200)}: pass --start-over"
+        )
 
 
 def _matrices(block: Block) -> Block:
@@ -154,7 +178,7 @@ def _as_cells(column: Any) -> Iterable[Any]:
     if hasattr(column, "to_pylist"):
         return column.to_pylist()
     cells: list[Any] = column.tolist()
-    if getattr(column, "dtype", None) == np.float64:  # what is no number is an empty cell
+    if column.dtype.kind == "f":  # what is no number is an empty cell
         return ["" if one != one else one for one in cells]
     return cells
 
@@ -171,7 +195,7 @@ def _as_arrow(column: Any) -> Any:
 
 def _as_array(column: Any) -> np.ndarray:
     if hasattr(column, "to_pylist"):
-        column = column.to_pandas().to_numpy()
+        column = from_arrow(column)
     if column.dtype == object:
         # Arrays of objects could only be read again by pickle.
         return np.array(["" if one is None else str(one) for one in column], dtype=str)

@@ -7,19 +7,35 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ma_sbi import __version__
-from ma_sbi.applying.blocks import Finished, Job, correct_block
+from ma_sbi.applying.blocks import Finished, Job, Told, correct_block
 from ma_sbi.applying.outputs import format_of, join
-from ma_sbi.applying.sources import BLOCK_ROWS, Block, Source
+from ma_sbi.applying.sources import Block, Source
 from ma_sbi.writing import write_text, written_whole
 
-__all__ = ["Outcome", "Workers", "run"]
+__all__ = ["Outcome", "Warned", "Workers", "run"]
 
-PACKAGES = ("torch", "numpy", "pandas", "scikit-learn")
+# What says that a folder is that of a run.
+NOTE = "run.json"
+PACKAGES = ("torch", "numpy", "pandas", "scikit-learn", "sbi", "zuko", "pyarrow")
+
+
+class Warned(NamedTuple):
+    """Warnings of one kind.
+
+    Attributes:
+        rows: First and last row of the block that was warned of first.
+        said: What was said of it.
+        others: How many other blocks were warned of.
+    """
+
+    rows: tuple[int, int]
+    said: str
+    others: int
 
 
 class Outcome(NamedTuple):
@@ -29,11 +45,13 @@ class Outcome(NamedTuple):
         num_rows: Rows of the table.
         num_found: Those of them that an earlier run had corrected.
         contexts: How many contexts are of each kind.
+        warned: What was warned of, by the kind of warning.
     """
 
     num_rows: int
     num_found: int
     contexts: Counter[str]
+    warned: dict[str, Warned]
 
 
 class Workers(Protocol):
@@ -85,42 +103,55 @@ def run(
         progress: Called with the number of rows that are done, and where the source is.
 
     Raises:
-        ValueError: If there are blocks of another run.
+        ValueError: If there are blocks of another run, or a folder of that name that holds
+            something else.
     """
     folder = out.with_name(f"{out.name}.blocks")
-    if start_over and folder.exists():
+    if start_over and (folder / NOTE).exists():
         shutil.rmtree(folder)
-    _claim(folder, source, job, out)
-    finished: dict[int, tuple[int, Counter[str]]] = {}
+    _claim(folder, source, job)
+    finished: dict[int, Told] = {}
     num_found = 0
-    waiting = _not_done(folder, source.blocks(), finished)
+    waiting = _not_done(folder, source.blocks(job.block_rows), finished)
     for number, done in _corrected(workers or ThisProcess(), job, waiting):
         if done is None:
-            num_found += finished[number][0]
+            num_found += finished[number].num_rows
         else:
             _write(folder, number, done, job.suffix)
-            finished[number] = done.num_rows, done.contexts
-        progress(sum(rows for rows, _ in finished.values()), source.position)
+            finished[number] = done.told
+        progress(sum(one.num_rows for one in finished.values()), source.position)
     files = [_block(folder, number, job.suffix) for number in range(len(finished))]
     if not files:
         shutil.rmtree(folder)
         raise ValueError(f"{source.path.name} has columns but no rows")
     join(format_of(out), files, out)
     shutil.rmtree(folder)
-    contexts = sum((one for _, one in finished.values()), Counter())
-    return Outcome(sum(rows for rows, _ in finished.values()), num_found, contexts)
+    return _outcome([finished[number] for number in range(len(files))], num_found)
 
 
-def _claim(folder: Path, source: Source, job: Job, out: Path) -> None:
+def _outcome(told: list[Told], num_found: int) -> Outcome:
+    """Join what there is to say of all blocks."""
+    first, contexts, warned = 0, Counter[str](), dict[str, Warned]()
+    for one in told:
+        contexts.update(one.contexts)
+        rows = (first, first + one.num_rows - 1)
+        for kind, said in one.warned.items():
+            known = warned.get(kind, Warned(rows, said, -1))
+            warned[kind] = known._replace(others=known.others + 1)
+        first += one.num_rows
+    return Outcome(first, num_found, contexts, warned)
+
+
+def _claim(folder: Path, source: Source, job: Job) -> None:
     """Make the folder of a run, or see that it is of this one."""
-    versions = {name: version(name) for name in PACKAGES} | {"ma_sbi": __version__}
+    versions = {name: _version(name) for name in PACKAGES} | {"ma_sbi": __version__}
     mine = {
         "table": source.fingerprint(),
         "job": job.fingerprint(),
-        "block_rows": BLOCK_ROWS,
+        "block_rows": job.block_rows,
         "versions": versions,
     }
-    note = folder / "run.json"
+    note = folder / NOTE
     if note.exists():
         try:
             found = json.loads(note.read_text(encoding="utf-8"))
@@ -140,8 +171,15 @@ def _claim(folder: Path, source: Source, job: Job, out: Path) -> None:
     write_text(note, json.dumps(mine, indent=2))
 
 
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # parquet is an extra
+        return None
+
+
 def _not_done(
-    folder: Path, blocks: Iterable[Block], finished: dict[int, Any]
+    folder: Path, blocks: Iterable[Block], finished: dict[int, Told]
 ) -> Iterator[tuple[int, int, Block | None]]:
     """Yield blocks, with their number and that of their first row.
 
@@ -151,8 +189,7 @@ def _not_done(
     for number, block in enumerate(blocks):
         note = folder / f"{number:06d}.json"
         if note.exists():
-            told = json.loads(note.read_text(encoding="utf-8"))
-            finished[number] = told["rows"], Counter(told["contexts"])
+            finished[number] = Told(**json.loads(note.read_text(encoding="utf-8")))
             yield number, first, None
         else:
             yield number, first, block
@@ -184,8 +221,7 @@ def _write(folder: Path, number: int, done: Finished, suffix: str) -> None:
     """Keep a block; the note comes last, and says that it is whole."""
     with written_whole(_block(folder, number, suffix)) as unfinished:
         unfinished.write_bytes(done.content)
-    told = {"rows": done.num_rows, "contexts": done.contexts}
-    write_text(folder / f"{number:06d}.json", json.dumps(told))
+    write_text(folder / f"{number:06d}.json", json.dumps(done.told._asdict()))
 
 
 def _block(folder: Path, number: int, suffix: str) -> Path:

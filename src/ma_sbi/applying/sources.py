@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,13 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from ma_sbi.checking.formats import check_names, look_at, separated
+from ma_sbi.checking.formats import (
+    check_lengths,
+    check_names,
+    header_of,
+    look_at,
+    open_text,
+    rows_of,
+)
 from ma_sbi.display.text import shorten
 
 __all__ = ["BLOCK_ROWS", "Block", "Source", "open_source"]
 
 BLOCK_ROWS = 20_000
-"""Rows that are read, corrected and written together."""
+"""Most rows that are read, corrected and written together."""
 # Bytes at either end of a file that tell whether it is the same one.
 ENDS = 2**20
 
@@ -43,8 +49,8 @@ class Source(ABC):
         self.position = 0
 
     @abstractmethod
-    def blocks(self) -> Iterator[Block]:
-        """Yield the rows, in blocks of as many columns."""
+    def blocks(self, num_rows: int) -> Iterator[Block]:
+        """Yield the rows, so many at a time, as columns."""
 
     def fingerprint(self) -> str:
         """Tell the file from others, without reading all of it."""
@@ -61,48 +67,19 @@ class _Text(Source):
     """A csv or tsv file; its cells are texts."""
 
     def __init__(self, path: Path) -> None:
-        self.separator, self.words = separated(path)
-        with path.open("rb") as file:
-            header = next(self._rows(file), [])
-        names = [name.strip() for name in header]
-        if not any(names):
-            raise ValueError(f"{path.name} holds no columns")
-        check_names(names, path)
+        with open_text(path) as file:
+            names = header_of(rows_of(file, path), path)
         super().__init__(path, names, path.stat().st_size)
 
-    def _rows(self, file: Any) -> Iterator[list[str]]:
-        """Yield the cells of each row; a blank line is none."""
-        lines = (
-            line.decode("utf-8-sig" if i == 0 else "utf-8") for i, line in enumerate(file)
-        )
-        try:
-            for row in csv.reader(lines, delimiter=self.separator, strict=True):
-                if len(row) > 1 or "".join(row).strip():
-                    yield row
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{self.path.name} is not UTF-8 text; save it as UTF-8"
-            ) from error
-        except csv.Error as error:
-            raise ValueError(
-                f"{self.path.name} is not a table with {self.words}: {error}"
-            ) from error
-
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, num_rows: int) -> Iterator[Block]:
         first = 0
-        with self.path.open("rb") as file:
-            rows = self._rows(file)
+        with open_text(self.path) as file:
+            rows = rows_of(file, self.path)
             next(rows)
-            while block := list(islice(rows, BLOCK_ROWS)):
-                for place, row in enumerate(block):
-                    if len(row) != len(self.names):
-                        raise ValueError(
-                            f"{self.path.name} is not a table with {self.words}: row "
-                            f"{first + place} has {len(row)} cells, the header "
-                            f"{len(self.names)} (the first row is 0)"
-                        )
+            while block := list(islice(rows, num_rows)):
+                check_lengths(block, self.names, self.path, first)
                 first += len(block)
-                self.position = file.tell()
+                self.position = file.buffer.tell()
                 cells = np.array(block, dtype=object)
                 yield {name: cells[:, i] for i, name in enumerate(self.names)}
 
@@ -127,8 +104,8 @@ class _Parquet(Source):
         check_names(names, path)
         super().__init__(path, names, self._file.metadata.num_rows)
 
-    def blocks(self) -> Iterator[Block]:
-        for batch in self._file.iter_batches(batch_size=BLOCK_ROWS):
+    def blocks(self, num_rows: int) -> Iterator[Block]:
+        for batch in self._file.iter_batches(batch_size=num_rows):
             self.position += len(batch)
             yield dict(zip(self.names, batch.columns, strict=True))
 
@@ -151,12 +128,11 @@ class _Arrays(Source):
                 self._arrays[name] = one
         super().__init__(path, list(self._arrays), most)
 
-    def blocks(self) -> Iterator[Block]:
-        for start in range(0, self.size, BLOCK_ROWS):
-            self.position = min(self.size, start + BLOCK_ROWS)
-            yield {
-                name: one[start : start + BLOCK_ROWS] for name, one in self._arrays.items()
-            }
+    def blocks(self, num_rows: int) -> Iterator[Block]:
+        for start in range(0, self.size, num_rows):
+            self.position = min(self.size, start + num_rows)
+            rows = slice(start, start + num_rows)
+            yield {name: one[rows] for name, one in self._arrays.items()}
 
 
 SOURCES: dict[str, type[Source]] = {

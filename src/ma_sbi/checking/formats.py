@@ -13,15 +13,25 @@ import math
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 import numpy as np
 
 from ma_sbi.display.text import shorten
 
-__all__ = ["READERS", "check_names", "look_at", "separated"]
+__all__ = [
+    "READERS",
+    "check_lengths",
+    "check_names",
+    "from_arrow",
+    "header_of",
+    "look_at",
+    "open_text",
+    "rows_of",
+    "separated",
+]
 
 # A check takes 20,000 rows at most: no table of more is needed, or can be held twice.
 MOST_BYTES = 2**30
@@ -75,48 +85,65 @@ def _check_size(num_bytes: int, name: str) -> None:
         )
 
 
-def _rows_of(path: Path, separator: str, words: str) -> list[list[str]]:
-    """Read the rows of a table; a blank line is none."""
-    rows, end = [], 0
+def open_text(path: Path) -> TextIO:
+    """Open a csv or tsv file; lines may end in any way."""
+    return path.open(newline="", encoding="utf-8-sig")
+
+
+def rows_of(file: TextIO, path: Path) -> Iterator[list[str]]:
+    """Yield the cells of each row of a csv or tsv file; a blank line is none.
+
+    Raises:
+        ValueError: If it is no table, or not in UTF-8.
+    """
+    separator, words = separated(path)
+    reader, end = csv.reader(file, delimiter=separator, strict=True), 0
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, delimiter=separator, strict=True)
-            for row in reader:
-                end = reader.line_num
-                if len(row) > 1 or "".join(row).strip():
-                    rows.append(row)
+        for row in reader:
+            end = reader.line_num
+            if len(row) > 1 or "".join(row).strip():
+                yield row
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path.name} is not UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from error
+        raise ValueError(f"{path.name} is not UTF-8 text; save it as UTF-8") from error
     except csv.Error as error:
         raise ValueError(
             f"{path.name} is not a table with {words}: the row that begins in line "
             f'{end + 1} has a quote that does not end its cell (write "" for one within '
             f"quotes), or a cell of more than {csv.field_size_limit():,} characters"
         ) from error
-    return rows
 
 
-def _read_table(path: Path) -> dict[str, np.ndarray]:
-    separator, words = separated(path)
-    rows = _rows_of(path, separator, words)
-    if not rows:
+def header_of(rows: Iterator[list[str]], path: Path) -> list[str]:
+    """Take the names of columns from the first row."""
+    names = [name.strip() for name in next(rows, [])]
+    if not any(names):
         raise ValueError(f"{path.name} holds no columns")
-    names = [name.strip() for name in rows[0]]
     check_names(names, path)
-    for place, row in enumerate(rows[1:]):
+    return names
+
+
+def check_lengths(
+    rows: Sequence[Sequence[str]], names: Sequence[str], path: Path, first: int = 0
+) -> None:
+    """Check that rows, of which the first has this number, have as many cells as names."""
+    for place, row in enumerate(rows, first):
         # A cell that is missing at the end may be a row that was cut.
         if len(row) != len(names):
             raise ValueError(
-                f"{path.name} is not a table with {words}: row {place} has {len(row)} "
-                f"cells, the header {len(names)} (the first row is 0)"
+                f"{path.name} is not a table with {separated(path)[1]}: row {place} has "
+                f"{len(row)} cells, the header {len(names)} (the first row is 0)"
             )
-    _check_rows(len(rows) - 1, names)
-    columns = zip(*rows[1:], strict=True)
+
+
+def _read_table(path: Path) -> dict[str, np.ndarray]:
+    with open_text(path) as file:
+        reader = rows_of(file, path)
+        names, rows = header_of(reader, path), list(reader)
+    check_lengths(rows, names, path)
+    _check_rows(len(rows), names)
     return {
         name: np.array(column, dtype=object)
-        for name, column in zip(names, columns, strict=True)
+        for name, column in zip(names, zip(*rows, strict=True), strict=True)
     }
 
 
@@ -139,11 +166,11 @@ def _check_rows(num_rows: int, names: list[str]) -> None:
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:
-    import pandas as pd
-
     _check_size(_declared_by_parquet(path), path.name)
     try:
-        table = pd.read_parquet(path)
+        from pyarrow.parquet import read_table  # type: ignore[import-untyped]
+
+        table = read_table(path)
     except ImportError as error:
         raise ValueError(
             "reading parquet needs pyarrow: pip install 'ma-sbi[parquet]', or save the "
@@ -152,17 +179,26 @@ def _read_parquet(path: Path) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 (each engine has errors of its own)
         said = shorten(error, 200)
         raise ValueError(f"{path.name} is not a parquet file: {said}") from error
-    names = [str(name).strip() for name in table.columns]
-    check_names(names, path)
-    _check_rows(len(table), names)
-    return {name: table.iloc[:, place] for place, name in enumerate(names)}
+    columns = {
+        name.strip(): from_arrow(column)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if not re.fullmatch(r"__index_level_\d+__", name)  # an index without a name
+    }
+    check_names([name.strip() for name in table.column_names], path)
+    _check_rows(len(table), list(columns))
+    return columns
+
+
+def from_arrow(column: Any) -> np.ndarray:
+    """Return a column of pyarrow; integers beside gaps are objects, and not floats."""
+    return np.asarray(column.to_pandas(integer_object_nulls=True))
 
 
 def _declared_by_parquet(path: Path) -> int:
     """Count the bytes of a table of numbers of that size; 0 if it cannot be told."""
     # What is wrong with the file is said when it is read.
     with contextlib.suppress(Exception):
-        from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
+        from pyarrow.parquet import read_metadata
 
         found = read_metadata(path)
         return 8 * found.num_rows * found.num_columns

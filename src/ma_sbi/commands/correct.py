@@ -17,9 +17,9 @@ from ma_sbi.commands.options import (
     PosteriorPath,
     Seed,
     XObsColumns,
-    one_thread,
     refusals,
 )
+from ma_sbi.threads import one_thread
 
 if TYPE_CHECKING:
     from ma_sbi.applying.running import Outcome
@@ -84,16 +84,16 @@ def correct(
         from ma_sbi.applying.sources import open_source
 
         source = open_source(file)
-        from ma_sbi.applying.blocks import Job, load_model, new_names
+        from ma_sbi.applying.blocks import Job, check_new, load_model
         from ma_sbi.applying.outputs import format_of
         from ma_sbi.applying.running import run
 
         format_of(out)
         with one_thread():
-            kept = _load(model)
+            content = model.read_bytes()
+            kept = load_model(content, model)
             if draws and posterior is None and kept.posterior is None:
                 raise ValueError("draws need a posterior: pass --posterior FILE")
-            content = model.read_bytes()
             job = Job(
                 content,
                 _columns(source, kept, context, x_obs, number or [], label or []),
@@ -104,8 +104,7 @@ def correct(
                 draws or 0,
                 seed,
             )
-            load_model.cache_clear()
-            _check_new(source, new_names(job))
+            check_new(job, source.names)
             with _workers(scheduler) as workers, _progress(source) as progress:
                 try:
                     outcome = run(
@@ -133,15 +132,6 @@ def _check_options(posterior: Path | None, draws: int | None, *, candidates: boo
         raise ValueError("either --draws or --candidates: a table has one kind of lines")
 
 
-def _load(model: Path) -> Kept:
-    from ma_sbi.correctors.files import KIND
-    from ma_sbi.loading import load_kept
-    from ma_sbi.saving import kind_of
-
-    kind = kind_of(model)
-    return load_kept(model, kind if kind == "corrected posterior" else KIND)
-
-
 def _columns(
     source: Source,
     kept: Kept,
@@ -152,47 +142,35 @@ def _columns(
 ) -> TableColumns:
     """Find which columns are x and context: as named, as in calibration, or by default."""
     import pandas as pd
-    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 
+    from ma_sbi.applying.contexts import read_as
     from ma_sbi.checking.files import find_columns
     from ma_sbi.correctors.files import TableColumns
 
-    known = pd.DataFrame(kept.shown.context)
-    fitted = kept.table or TableColumns((), tuple(map(str, known.columns)), ())
+    known = pd.DataFrame(kept.corrector.examples().known)
+    fitted = kept.table or TableColumns((), tuple(map(str, known.columns)))
     present = set(source.names)
     own_x = x_obs or (fitted.x_obs if present.issuperset(fitted.x_obs) else [])
     own_context = context or (fitted.context if present.issuperset(fitted.context) else [])
     x_names, names = find_columns(source.names, x_obs=own_x, context=own_context)
-    read_as: list[Any] = list(fitted.read_as) or [
-        "date"
-        if is_datetime64_any_dtype(one)
-        else "number"
-        if is_numeric_dtype(one)
-        else "label"
-        for _, one in known.items()
-    ]
-    if len(names) != len(read_as):
+    # Columns of calibration are told by their names, others by their order.
+    x_names = fitted.x_obs if set(x_names) == set(fitted.x_obs) else x_names
+    names = fitted.context if set(names) == set(fitted.context) else names
+    if len(names) != known.shape[1]:
         raise ValueError(
-            f"the corrector was fitted to {len(read_as)} columns of context "
+            f"the corrector was fitted to {known.shape[1]} columns of context "
             f"({', '.join(fitted.context)}), and the table has {len(names)} "
             f"({', '.join(names)}): name them with --context"
         )
+    how = {name: read_as(known.iloc[:, i]) for i, name in enumerate(names)}
     for option, given in (("number", number), ("label", label)):
         for one in given:
-            if one in names and read_as[names.index(one)] != option:
+            if one in how and how[one] != option:
                 raise ValueError(
-                    f"--{option} {one}: calibration read this column as "
-                    f"{read_as[names.index(one)]}, and it is read so here"
+                    f"--{option} {one}: calibration read this column as {how[one]}, and it "
+                    "is read so here"
                 )
-    return TableColumns(x_names, names, tuple(read_as))
-
-
-def _check_new(source: Source, new: list[str]) -> None:
-    both = [name for name in new if name in source.names]
-    if both:
-        raise ValueError(
-            f"the table has a column {both[0]!r} already, which would be written: rename it"
-        )
+    return TableColumns(x_names, names)
 
 
 @contextmanager
@@ -237,4 +215,8 @@ def _summary(outcome: Outcome, out: Path) -> str:
         lines.append(
             f"Not all contexts are as calibration knows them ({CONTEXT_IS}): {told}."
         )
+    for kind, one in outcome.warned.items():
+        begin, end = one.rows
+        others = f", and {one.others:,} later blocks of rows" if one.others else ""
+        lines.append(f"{kind} (rows {begin:,} to {end:,}{others}): {one.said}.")
     return "\n".join(lines)

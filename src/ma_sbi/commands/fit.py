@@ -22,9 +22,9 @@ from ma_sbi.commands.options import (
     ThetaColumns,
     XObsColumns,
     XSimColumns,
-    one_thread,
     refusals,
 )
+from ma_sbi.threads import one_thread
 
 if TYPE_CHECKING:
     from ma_sbi.checking.files import Observations
@@ -78,12 +78,11 @@ def fit(
                 "of each observation; expected columns x_sim_0, x_sim_1, ..., or name "
                 "others with --x-sim"
             )
-        columns, entries = _as_it_will_be_read(held)
         with one_thread():
-            corrector = _fit(held, entries, model, seed)
+            corrector = _fit(held, model, seed)
             from ma_sbi.correctors.files import save_corrector
 
-            save_corrector(corrector, out, table=columns)
+            save_corrector(corrector, out, table=_columns(held))
     if json:
         typer.echo(corrector.why.to_json())
         return
@@ -93,40 +92,26 @@ def fit(
     typer.echo(printable(f"The corrector is {out}; ma-sbi correct TABLE --model {out}"))
 
 
-def _as_it_will_be_read(held: Observations) -> tuple[TableColumns, Any]:
-    """Read contexts as later tables will be, so that equal cells are equal contexts."""
+def _columns(held: Observations) -> TableColumns:
     import pandas as pd
-    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 
-    from ma_sbi.applying.blocks import read_entries
     from ma_sbi.correctors.files import TableColumns
 
-    table = pd.DataFrame(held.context)
-    names = tuple(str(one) for one in table.columns)
-    read_as: list[Any] = [
-        "date"
-        if is_datetime64_any_dtype(one)
-        else "number"
-        if is_numeric_dtype(one)
-        else "label"
-        for _, one in table.items()
-    ]
-    columns = [read_entries(table.iloc[:, i], how) for i, how in enumerate(read_as)]
     x_names = held.columns[0]
     if len(x_names) == 1 and held.x_obs.shape[1] > 1:
         x_names = tuple(f"{x_names[0]}_{i}" for i in range(held.x_obs.shape[1]))
-    entries = columns[0] if len(columns) == 1 else pd.concat(columns, axis=1, keys=names)
-    return TableColumns(x_names, names, tuple(read_as)), entries
+    names = tuple(str(one) for one in pd.DataFrame(held.context).columns)
+    return TableColumns(x_names, names)
 
 
-def _fit(held: Observations, entries: Any, model: PosteriorFile | None, seed: int) -> Any:
+def _fit(held: Observations, model: PosteriorFile | None, seed: int) -> Any:
     from ma_sbi import fit_corrector
     from ma_sbi.display.text import shorten
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         corrector = fit_corrector(
-            entries,
+            held.context,
             held.x_obs,
             held.x_sim,
             posterior=None if model is None else model.load("fit"),

@@ -26,7 +26,6 @@ __all__ = [
     "ThetaColumns",
     "XObsColumns",
     "XSimColumns",
-    "one_thread",
     "refusals",
 ]
 
@@ -126,14 +125,3 @@ def refusals(command: str) -> Iterator[None]:
     except (ValueError, OSError, ImportError) as error:
         typer.echo(f"ma-sbi {command}: {shorten(error, LONGEST)}", err=True)
         raise typer.Exit(2) from None
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: small operations are faster, and sums always round alike."""
-    import torch
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    torch.set_num_threads(1)  # no caller shares this process
-    with threadpool_limits(1):
-        yield

@@ -71,7 +71,8 @@ class BaseCorrector(ABC):
 
     def examples(self) -> Examples:
         """Return a few calibration rows, which show what it does; none by default."""
-        return Examples(torch.zeros(1, 1), as_entries([None]))
+        nothing = as_entries([None])
+        return Examples(torch.zeros(1, 1), nothing, nothing)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted corrector to a file; :func:`~ma_sbi.load_corrector` reads it.

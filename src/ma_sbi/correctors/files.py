@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,17 +68,15 @@ class Shown:
 @stored()
 @dataclass(frozen=True)
 class TableColumns:
-    """Which columns of tables a corrector was fitted to, and how contexts were read.
+    """Which columns of a table are x and context.
 
     Attributes:
         x_obs: Names of the observed columns.
         context: Names of the columns of the context.
-        read_as: How each of these was read.
     """
 
     x_obs: tuple[str, ...]
     context: tuple[str, ...]
-    read_as: tuple[Literal["number", "label", "date"], ...]
 
 
 @stored()
@@ -117,7 +115,8 @@ def save_corrector(
             f"a {type(corrector).__name__} is code that ma-sbi does not know, and is not "
             "saved: what it is made of may be"
         )
-    shown = Shown.of(corrector, *corrector.examples())
+    examples = corrector.examples()
+    shown = Shown.of(corrector, examples.x, examples.context)
     packer = Packer()
     tree = packer.pack(Kept(corrector, shown, posterior, table))
     write(path, kind, {"tree": tree}, {"tensors": packer.tensors}, finite=False)

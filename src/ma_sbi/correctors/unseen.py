@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import infer_dtype, is_numeric_dtype
 from torch import Tensor
 
 from ma_sbi.context import (
@@ -112,10 +113,12 @@ class Examples(NamedTuple):
     Attributes:
         x: Observations, shape ``(n, dim_x)``.
         context: Their contexts.
+        known: All different contexts, of these and of other rows.
     """
 
     x: Tensor
     context: Entries
+    known: Entries
 
 
 @stored(encoding="known dim_z?", shown="n dim_x", low="s?", high="s?", limit="?")
@@ -219,7 +222,7 @@ class SeenContexts:
 
     def examples(self) -> Examples:
         """Return a few calibration rows."""
-        return Examples(self.shown, self.known.iloc[: len(self.shown)])
+        return Examples(self.shown, self.known.iloc[: len(self.shown)], self.known)
 
     def conform(self, entries: Entries) -> Entries:
         """Bring contexts into the form of those that were seen, columns by their names.
@@ -233,7 +236,18 @@ class SeenContexts:
             or getattr(self.encoder, "any_form", False)
         ):
             return entries
-        return in_form_of(self.known, entries)
+        return self._with_numbers(in_form_of(self.known, entries))
+
+    def _with_numbers(self, entries: Entries) -> Entries:
+        """Make numbers of texts that are, in columns of numbers on a scale."""
+        table, known = pd.DataFrame(entries), pd.DataFrame(self.known)
+        for place in self.scales:
+            column = table.iloc[:, place]
+            if is_numeric_dtype(column) or not _is_numbers(known.iloc[:, place]):
+                continue
+            numbers = pd.to_numeric(column, errors="coerce")
+            table.isetitem(place, column.astype(object).mask(numbers.notna(), numbers))
+        return table if isinstance(entries, pd.DataFrame) else table.iloc[:, 0]
 
     def read(
         self,
@@ -383,6 +397,15 @@ def _encode(encoder: Any, entries: Entries, width: int) -> Tensor:
 def _columns(entries: Entries, places: Sequence[int]) -> list[pd.Series]:
     table = pd.DataFrame(entries)
     return [in_days(table.iloc[:, place]) for place in places if place < table.shape[1]]
+
+
+def _is_numbers(column: pd.Series) -> bool:
+    """Tell numbers from dates and spans of time, which are on a scale, too."""
+    return infer_dtype(column, skipna=True) in (
+        "integer",
+        "floating",
+        "mixed-integer-float",
+    )
 
 
 def _numbers(entries: Entries, places: Sequence[int]) -> np.ndarray:

@@ -9,7 +9,6 @@ from ma_sbi.plots.calibration import plot_coverage
 from ma_sbi.plots.choice import plot_candidates, plot_tried
 from ma_sbi.plots.corner import plot_before_after, plot_corner
 from ma_sbi.plots.observed import plot_departures, plot_observations
-from ma_sbi.plots.posteriors import plot_posteriors
 
 __all__ = [
     "plot_before_after",
@@ -18,6 +17,5 @@ __all__ = [
     "plot_coverage",
     "plot_departures",
     "plot_observations",
-    "plot_posteriors",
     "plot_tried",
 ]

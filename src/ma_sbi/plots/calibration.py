@@ -10,7 +10,7 @@ from ma_sbi.diagnostics.coverage import LEVELS, Coverage, coverage
 from ma_sbi.display.coverage import draw_coverage
 from ma_sbi.plots.panels import one_axes
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import ArrayLike, Context
 from ma_sbi.randomness import derive
 
 __all__ = ["plot_coverage"]
@@ -18,11 +18,11 @@ __all__ = ["plot_coverage"]
 
 def plot_coverage(
     corrected: CorrectedPosterior,
-    theta: Any,
-    x_obs: Any,
+    theta: ArrayLike,
+    x_obs: ArrayLike,
     context: Context,
     *,
-    x_sim: Any = None,
+    x_sim: ArrayLike | None = None,
     num_samples: int = 300,
     with_density: bool = True,
     ax: Axes | None = None,
@@ -56,7 +56,7 @@ def plot_coverage(
         )
     ax = one_axes(ax, (6.2, 3.9))
 
-    def at(posterior: Any, x: Any, given: Context | None = None) -> Coverage:
+    def at(posterior: Any, x: ArrayLike, given: Context | None = None) -> Coverage:
         return coverage(
             posterior,
             theta,

@@ -15,7 +15,7 @@ from ma_sbi.context import as_entries, in_one_column
 from ma_sbi.display.drawing import AFTER, BEFORE, INK, NEUTRAL
 from ma_sbi.display.text import shorten
 from ma_sbi.plots.panels import as_columns, as_names, one_axes
-from ma_sbi.protocols import Context, Corrector
+from ma_sbi.protocols import ArrayLike, Context, Corrector
 from ma_sbi.validation import as_matrix
 
 __all__ = ["plot_candidates", "plot_tried"]
@@ -30,7 +30,7 @@ TOGETHER = "all together"
 
 def plot_candidates(
     corrector: Corrector,
-    x: Any,
+    x: ArrayLike,
     context: Context,
     *,
     column: int | None = None,

@@ -15,7 +15,7 @@ from scipy.ndimage import gaussian_filter
 from ma_sbi.display.drawing import AFTER, BEFORE, INK, NEUTRAL
 from ma_sbi.plots.panels import as_names, as_numbers
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import ArrayLike, Context
 from ma_sbi.validation import as_matrix
 
 __all__ = ["plot_before_after", "plot_corner"]
@@ -32,10 +32,10 @@ BEYOND = 0.002
 
 def plot_before_after(
     corrected: CorrectedPosterior,
-    x: Any,
+    x: ArrayLike,
     context: Context,
     *,
-    theta: Any = None,
+    theta: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     num_samples: int = 2_000,
     seed: int = 0,
@@ -73,7 +73,10 @@ def plot_before_after(
 
 
 def plot_corner(
-    draws: Mapping[str, Any], *, theta: Any = None, names: Sequence[str] | None = None
+    draws: Mapping[str, ArrayLike],
+    *,
+    theta: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
 ) -> np.ndarray:
     """Plot draws of all parameters: histograms, and contours of each pair.
 

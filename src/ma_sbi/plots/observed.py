@@ -10,8 +10,9 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from pandas.api.types import infer_dtype
 
-from ma_sbi.context import Entries, as_entries, in_days, in_one_column
+from ma_sbi.context import Entries, as_entries, in_one_column
 from ma_sbi.display.departures import draw_along, draw_by_context
 from ma_sbi.display.drawing import AFTER, BEFORE, NEUTRAL
 from ma_sbi.display.grouping import MISSING, most_frequent
@@ -22,13 +23,17 @@ from ma_sbi.plots.panels import (
     one_axes,
     several_axes,
 )
-from ma_sbi.protocols import Context, Corrector
+from ma_sbi.protocols import ArrayLike, Context, Corrector
 from ma_sbi.randomness import generator
 from ma_sbi.reading import read_context
 from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_count, as_pairs, as_pools, same_labels
 
 __all__ = ["plot_departures", "plot_observations"]
+
+# What pandas calls them: both are counted in days.
+DATES = ("date", "datetime", "datetime64")
+SPANS = ("timedelta", "timedelta64")
 
 SIMULATIONS_SHOWN = 3_000
 ROWS_SHOWN = 300
@@ -38,9 +43,9 @@ FEWEST_BINS, MOST_BINS = 10, 60
 
 
 def plot_departures(
-    x_obs: Any,
+    x_obs: ArrayLike,
     context: Context,
-    x_sim: Any,
+    x_sim: ArrayLike,
     *,
     corrector: Corrector | None = None,
     columns: int | Sequence[int] | None = None,
@@ -110,9 +115,11 @@ def _draw_departures(
         numbers = in_one_column(reading.entries)
         numbers = np.where(numbers == MISSING, np.nan, numbers).astype(float)
         draw_along(axes, departures, numbers, removed=removed)
-        if _are_dates(entries):
+        kind = infer_dtype(pd.DataFrame(entries).iloc[:, 0], skipna=True)
+        if kind in DATES:
             _show_dates(axes)
-        _label_all(axes, "context", "x_obs - x_sim", is_ours=ax is None)
+        across = "context (days)" if kind in SPANS else "context"
+        _label_all(axes, across, "x_obs - x_sim", is_ours=ax is None)
     else:
         groups = most_frequent(in_one_column(entries), most)
         longest = max(len(group.label()) for group in groups)
@@ -122,11 +129,6 @@ def _draw_departures(
         draw_by_context(axes, departures, groups, removed=removed)
         _label_all(axes, "x_obs - x_sim", "", is_ours=ax is None)
     return axes
-
-
-def _are_dates(entries: Entries) -> bool:
-    column = pd.DataFrame(entries).iloc[:, 0]
-    return in_days(column) is not column
 
 
 def _show_dates(axes: np.ndarray) -> None:
@@ -159,9 +161,9 @@ def _legend(axes: np.ndarray, *, is_ours: bool) -> None:
 
 
 def plot_observations(
-    x_obs: Any,
+    x_obs: ArrayLike,
     context: Context,
-    simulations: Any,
+    simulations: ArrayLike,
     corrector: Corrector,
     *,
     columns: int | Sequence[int] | None = None,

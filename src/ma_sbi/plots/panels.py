@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.validation import as_matrix
 
 __all__ = [
@@ -119,7 +120,7 @@ def as_names(names: Sequence[str] | None, num: int, symbol: str, *tables: Any) -
     return [str(name) for name in names]
 
 
-def as_numbers(values: Any, name: str) -> np.ndarray:
+def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
     """Convert to a finite matrix of doubles; a vector is a column."""
     return as_matrix(values, name, dtype=torch.float64, column=True).cpu().numpy()
 

@@ -16,6 +16,8 @@ from torch.distributions import Distribution
 
 from ma_sbi.one_at_a_time import one_at_a_time
 from ma_sbi.posteriors.callables import CallableAdapter, from_callable
+from ma_sbi.protocols import ArrayLike
+from ma_sbi.randomness import seeded
 
 __all__ = ["BayesFlowFunctions", "from_bayesflow"]
 
@@ -25,7 +27,7 @@ def from_bayesflow(
     conditions: str | Mapping[str, int | Sequence[int]],
     *,
     prior: Distribution | None = None,
-    x_train: Any = None,
+    x_train: ArrayLike | None = None,
 ) -> CallableAdapter:
     """Adapt a workflow or an approximator of BayesFlow 2.
 
@@ -68,6 +70,7 @@ class BayesFlowFunctions:
     ) -> None:
         self.approximator = approximator
         self.conditions = conditions
+        self._shapes: dict[str, tuple[int, ...]] = {}
 
     def sample(self, num_samples: int, x: Tensor) -> Tensor:
         """Draw ``(num_samples, batch, dim_theta)`` for x ``(batch, dim_x)``."""
@@ -82,12 +85,13 @@ class BayesFlowFunctions:
                 "BayesFlow's density has no gradients; use draws, or log_prob of theta "
                 "that needs none"
             )
-        # One draw tells the names, order and shapes of the parameters.
-        shapes = {
-            name: one.shape[2:] for name, one in self._draw(1, self._named(x[:1])).items()
-        }
+        if not self._shapes:
+            # One draw tells the names, order and shapes of the parameters.
+            with seeded(0):
+                drawn = self._draw(1, self._named(x[:1]))
+            self._shapes = {name: one.shape[2:] for name, one in drawn.items()}
         rows = x.expand(len(theta), *x.shape).flatten(0, 1)
-        data = self._named(rows) | _split(theta.flatten(0, 1), shapes, "theta")
+        data = self._named(rows) | _split(theta.flatten(0, 1), self._shapes, "theta")
         values = np.asarray(self.approximator.log_prob(data=data))
         return torch.as_tensor(values).to(x).reshape(theta.shape[:2])
 

@@ -181,7 +181,9 @@ class FieldAdapter(SBIAdapter, DenseTruncated):
 
     expensive_density = True  # an integral for each theta
 
-    def __init__(self, posterior: Any, x_train: Any, leakage_samples: int) -> None:
+    def __init__(
+        self, posterior: Any, x_train: ArrayLike | None, leakage_samples: int
+    ) -> None:
         super().__init__(posterior, x_train)
         self.leakage_samples = leakage_samples
 
@@ -199,7 +201,9 @@ class FieldAdapter(SBIAdapter, DenseTruncated):
 class EnsembleAdapter(SBIAdapter):
     """Several posteriors of sbi and their weights; each is kept inside the support."""
 
-    def __init__(self, posterior: Any, x_train: Any, leakage_samples: int) -> None:
+    def __init__(
+        self, posterior: Any, x_train: ArrayLike | None, leakage_samples: int
+    ) -> None:
         super().__init__(posterior, None)
         self.members: list[Any] = [
             from_sbi(member, x_train=x_train, leakage_samples=leakage_samples)
@@ -232,7 +236,7 @@ class EnsembleAdapter(SBIAdapter):
                 draws[chosen] = member._draw(len(chosen), x)
         return draws
 
-    def log_prob(self, theta: Tensor, x: Any) -> Tensor:
+    def log_prob(self, theta: ArrayLike, x: ArrayLike) -> Tensor:
         """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``."""
         if not self.has_density:
             raise ValueError("a member of this ensemble can be sampled but has no density")
@@ -249,7 +253,7 @@ class EnsembleAdapter(SBIAdapter):
         """Return the same ensemble; the density of members is normalised by these draws."""
         return self._of([member.normalised_by(num_draws) for member in self.members])
 
-    def acceptance(self, x: Any, num_draws: int) -> Tensor:
+    def acceptance(self, x: ArrayLike, num_draws: int) -> Tensor:
         """Estimate the share of draws inside the prior's support, shape ``(batch,)``."""
         each = [member.acceptance(x, num_draws) for member in self.members]
         return self._weight(each[0]) @ torch.stack(each)

@@ -29,6 +29,8 @@ KIND = "sbi posterior"
 # Options that repeat a part of the network.
 REPEATED = ("num_transforms", "num_blocks")
 MOST_LEAKAGE = 1_000_000
+# Of posterior_nn, if the option is not given.
+HIDDEN_FEATURES = 50
 
 
 def pack_sbi(posterior: SBIAdapter, network: str, **options: Any) -> Packed:
@@ -47,6 +49,12 @@ def pack_sbi(posterior: SBIAdapter, network: str, **options: Any) -> Packed:
             f"a {type(posterior.posterior).__name__} of sbi cannot be saved without "
             "pickle; only posteriors of NPE can"
         )
+    for name, value in options.items():
+        if not _is_plain(value):
+            raise ValueError(
+                f"the option {name} is a {type(value).__name__}, which is code and cannot "
+                "be saved: only words, numbers and lists of them can"
+            )
     estimator = posterior.posterior.posterior_estimator
     settings = {
         "network": network,
@@ -67,6 +75,12 @@ def pack_sbi(posterior: SBIAdapter, network: str, **options: Any) -> Packed:
     groups = {"training_range": vars(known)} if type(known) is TrainingRange else {}
     settings["prior"] = family
     return Packed(KIND, settings, {"prior": numbers, "estimator": state, **groups})
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def load_sbi(
@@ -123,7 +137,7 @@ def _checked_settings(saved: Saved) -> dict[str, Any]:
         "leakage_samples": saved.count("leakage_samples", least=0, most=MOST_LEAKAGE),
     }
     sizes = Saved(saved.name, options, saved.groups)
-    widths = [1]
+    widths = [HIDDEN_FEATURES]
     if "hidden_features" in options:
         several = isinstance(options["hidden_features"], list)
         widths = sizes.counts("hidden_features") if several else []
@@ -136,7 +150,8 @@ def _checked_settings(saved: Saved) -> dict[str, Any]:
     saved.require_weights(["estimator"], layers=num, weights=num * inner + dim * widths[0])
     for name, value in options.items():
         if type(value) is int and name not in ("hidden_features", *REPEATED):
-            saved.require_weights(["estimator"], layers=1, weights=abs(value) * widths[-1])
+            each = widths[-1] ** (2 if "layers" in name else 1)
+            saved.require_weights(["estimator"], layers=1, weights=abs(value) * each)
     return settings
 
 

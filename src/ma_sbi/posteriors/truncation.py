@@ -71,7 +71,7 @@ class DenseTruncated(Truncated):
     """A leaky posterior with a density, which is normalised over the support."""
 
     leakage_samples = 2_000
-    _last_acceptance: tuple[bytes, Tensor] | None = None
+    _last_acceptance: tuple[tuple[Any, ...], Tensor] | None = None
 
     def quick(self) -> Self:
         """Return the same posterior, with a density that is normalised by few draws."""
@@ -107,7 +107,7 @@ class DenseTruncated(Truncated):
     def _log_acceptance(self, x: Tensor) -> Tensor:
         """Estimate the log share of draws inside the support, shape ``(batch,)``."""
         # Optimisers evaluate many theta at one x: the last estimate is cached, by value.
-        key = x.cpu().numpy().tobytes()
+        key = (x.shape, x.device, x.cpu().numpy().tobytes())
         last = self._last_acceptance  # one look: another thread may replace it
         if last is None or last[0] != key:
             accepted = self.acceptance(x, self.leakage_samples)

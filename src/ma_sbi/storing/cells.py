@@ -1,4 +1,4 @@
-"""Columns of texts, labels, numbers and dates as tensors, and back.
+"""Columns of texts, labels, numbers, dates and spans of time as tensors, and back.
 
 A label of a context may be anything that a cell of a table holds. It comes back with its
 type: ``1``, ``1.0``, ``True`` and ``"1"`` are different.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ OTHER_TYPES = re.compile(
     r"object|str|string|category|boolean|float16|Float(32|64)|u?int(8|16|32|64)|U?Int(8|16|32|64)"
 )
 DATES = re.compile(r"datetime64\[(s|ms|us|ns)(?:, ([\w/+:-]{1,60}))?\]")
+SPANS = re.compile(r"timedelta64\[(s|ms|us|ns)\]")
 
 
 class Cells(NamedTuple):
@@ -69,6 +70,7 @@ KINDS = (
     _of(datetime, lambda one: pd.Timestamp(one).isoformat(), pd.Timestamp),
     _of(date, date.isoformat, date.fromisoformat),
     _of(Decimal, str, Decimal),
+    _of(timedelta, lambda one: pd.Timedelta(one).isoformat(), pd.Timedelta),
 )
 
 
@@ -76,7 +78,7 @@ def pack_cells(values: Sequence[Any]) -> Cells:
     """Write cells.
 
     Raises:
-        ValueError: If one is no text, number or date.
+        ValueError: If one is no text, number, date or span of time.
     """
     kinds, parts = np.empty(len(values), dtype=np.uint8), []
     for row, value in enumerate(values):
@@ -84,8 +86,8 @@ def pack_cells(values: Sequence[Any]) -> Cells:
         place = next((i for i, kind in enumerate(KINDS) if kind.is_kind(value)), None)
         if place is None:
             raise ValueError(
-                f"a context holds a {type(value).__name__}, and only texts, numbers and "
-                "dates are saved"
+                f"a context holds a {type(value).__name__}, and only texts, numbers, dates "
+                "and spans of time are saved"
             )
         kinds[row] = place
         # What is no Unicode comes from file names, and is kept.
@@ -130,13 +132,16 @@ def unpack_cells(cells: Cells) -> np.ndarray:
 
 def is_known_type(dtype: str) -> bool:
     """Tell whether columns of this type can be kept."""
-    return bool(dtype in NUMBERS or OTHER_TYPES.fullmatch(dtype) or DATES.fullmatch(dtype))
+    forms = (OTHER_TYPES, DATES, SPANS)
+    return dtype in NUMBERS or any(form.fullmatch(dtype) for form in forms)
 
 
 def to_numbers(column: pd.Series) -> Tensor | None:
-    """Return a column of numbers, or of dates as counts, as a tensor; else None."""
+    """Return a column of numbers, or of dates or spans, as a tensor; else None."""
     if str(column.dtype) in NUMBERS:
         return torch.from_numpy(column.to_numpy(copy=True))
+    if SPANS.fullmatch(str(column.dtype)):
+        return torch.from_numpy(column.to_numpy().view(np.int64).copy())
     found = DATES.fullmatch(str(column.dtype))
     if found is None:
         return None
@@ -147,7 +152,7 @@ def to_numbers(column: pd.Series) -> Tensor | None:
 
 
 def from_numbers(numbers: Tensor, dtype: str) -> pd.Series:
-    """Make a column of numbers, or of dates from counts.
+    """Make a column of numbers, or of dates or spans from counts.
 
     Raises:
         ValueError: If they are of another type.
@@ -159,9 +164,11 @@ def from_numbers(numbers: Tensor, dtype: str) -> pd.Series:
         if str(column.dtype) != dtype:
             raise ValueError(f"holds a column of {column.dtype} that should be {dtype}")
         return column
-    found = DATES.fullmatch(dtype)
+    spans, found = SPANS.fullmatch(dtype), DATES.fullmatch(dtype)
+    if spans is not None and numbers.dtype == torch.int64:
+        return pd.Series(numbers.numpy().view(f"m8[{spans[1]}]"))
     if found is None or numbers.dtype != torch.int64:
-        raise ValueError("holds a column of dates that are none")
+        raise ValueError("holds a column of dates or spans that are none")
     moments = pd.Series(numbers.numpy().view(f"M8[{found[1]}]"))
     try:
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,10 @@ __all__ = ["Unpacker"]
 # An object of an object of ...: correctors have ten levels.
 DEEPEST = 60
 NOT_FINITE = {"nan", "inf", "-inf"}
+# Cells that a file may hold: those of a column are made of three tensors, as a column and
+# in a table.
+FEW_CELLS = 1_000_000
+CELLS_PER_NUMBER = 4
 
 Models = Mapping[str, Callable[[Saved], Any]]
 """What makes a model of each kind from its settings and tensors."""
@@ -40,6 +45,9 @@ class Unpacker:
         self.roles: set[str] = set()
         self._tensors = saved.groups.get("tensors", {})
         self._made: dict[str, Tensor] = {}
+        self._tables: dict[str, Any] = {}
+        numbers = sum(one.numel() for one in self._tensors.values())
+        self._cells_left = FEW_CELLS + CELLS_PER_NUMBER * numbers
         self._makers: dict[str, Callable[[dict[str, Any], int], Any]] = {
             "float": self._float,
             "tuple": lambda node, depth: tuple(self._items(node, depth)),
@@ -47,9 +55,9 @@ class Unpacker:
             "dict": self._dict,
             "tensor": lambda node, depth: self._tensor(node),
             "array": lambda node, depth: self._tensor(node).numpy(),
-            "cells": lambda node, depth: self._cells(node),
-            "column": lambda node, depth: self._column(node),
-            "table": self._table,
+            "cells": lambda node, depth: self._once(self._cells, node),
+            "column": lambda node, depth: self._once(self._column, node),
+            "table": lambda node, depth: self._once(self._table, node),
             "object": self._object,
             "model": self._model,
             "yours": self._own,
@@ -150,8 +158,22 @@ class Unpacker:
             self.saved.refuse("holds a tensor of another number of dimensions")
         return dense.permute(np.argsort(order).tolist())
 
+    def _once(self, make: Callable[[dict[str, Any]], Any], node: dict[str, Any]) -> Any:
+        """Make what is written alike once: parts of a corrector share their contexts."""
+        key = f"{make.__name__} {json.dumps(node, sort_keys=True)}"
+        if key not in self._tables:
+            self._tables[key] = make(node)
+        return self._tables[key]
+
+    def _spend(self, num_cells: int) -> None:
+        """Refuse a file that names few tensors so often that its cells fill the memory."""
+        self._cells_left -= num_cells
+        if self._cells_left < 0:
+            self.saved.refuse("holds more cells than its tensors can have")
+
     def _cells(self, node: dict[str, Any]) -> np.ndarray:
         cells = Cells(*(self._tensor(node[name]) for name in Cells._fields))
+        self._spend(len(cells.kinds) if cells.kinds.ndim else 0)
         try:
             return unpack_cells(cells)
         except ValueError as error:
@@ -164,7 +186,8 @@ class Unpacker:
         try:
             if "numbers" in node:
                 return from_numbers(self._tensor(node["numbers"]), dtype)
-            column = pd.Series(self._cells(node["cells"]), dtype=object)
+            column = pd.Series(self._once(self._cells, node["cells"]), dtype=object)
+            self._spend(len(column))
             if dtype == "category":
                 categories = self._column(node["categories"])
                 kind = pd.CategoricalDtype(categories, ordered=node["ordered"] is True)
@@ -173,11 +196,12 @@ class Unpacker:
         except (ValueError, TypeError, OverflowError) as error:
             self.saved.refuse(f"holds a column that is none: {shorten(error, 200)}")
 
-    def _table(self, node: dict[str, Any], depth: int) -> pd.DataFrame:
+    def _table(self, node: dict[str, Any]) -> pd.DataFrame:
         columns, names = node["columns"], self._cells(node["names"])
         if not isinstance(columns, list) or len(columns) != len(names) or not columns:
             self.saved.refuse("holds a table with other columns than names")
-        parts = [self._column(one) for one in columns]
+        parts = [self._once(self._column, one) for one in columns]
+        self._spend(sum(map(len, parts)))
         if len({len(part) for part in parts}) > 1:
             self.saved.refuse("holds a table of columns of different lengths")
         table = pd.concat(parts, axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ma_sbi.plots import plot_posteriors
+from ma_sbi.demo import plot_posteriors
 from ma_sbi_bench.paper.comparing import Compared
 from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.paper.words import captions
