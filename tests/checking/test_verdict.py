@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from ma_sbi.checking.facts import Change, Facts, Share, choose
-from ma_sbi.checking.judging import Score
+from ma_sbi.checking.judging import Judgement, Score
 from ma_sbi.checking.verdict import VERDICTS, decide
 from ma_sbi.choosing.exchange import Exchange
 
@@ -44,6 +44,11 @@ REFUSED = {
         "pair_p_value": 0.3,
     },
     "perhaps further simulations": {"chosen": None, "exchange_p_value": 0.3},
+    "sides that lean to swapped": {
+        "chosen": None,
+        "swapped_log_odds": 0.7,
+        "gain": Score(0.3, 0.05),
+    },
     "another population": {
         "chosen": None,
         "elsewhere_p_value": 0.001,
@@ -250,6 +255,7 @@ def judged(gain, **change):
         "no_pairs": False,
         "is_exchangeable": False,
         "is_elsewhere": False,
+        "leans_to_swapped": None,
         "is_blurred": False,
         "is_noisy": False,
         "sides_told": True,
@@ -264,7 +270,7 @@ def judged(gain, **change):
     [
         ({}, 0.1),
         ({"is_noisy": True}, 0.2),
-        ({"is_elsewhere": True}, 0.3),
+        ({"is_elsewhere": True}, 0.25),
         ({"is_blurred": True}, 0.7),
     ],
     ids=["plain", "noise is known", "elsewhere", "by unknown noise"],
@@ -273,6 +279,18 @@ def test_how_much_a_correction_must_gain(change, least):
     """By one standard error, here 0.1; or by two above a bound."""
     assert choose(judged(Score(least + 0.01, 0.1), **change)) is not None
     assert choose(judged(Score(least - 0.01, 0.1), **change)) is None
+
+
+@pytest.mark.parametrize("outliers", [0, 1])
+def test_sides_that_lean_to_swapped_are_no_reason_for_a_correction(outliers):
+    plan = SimpleNamespace(pairing=SimpleNamespace(log_odds=0.7, swapped=None))
+    option = SimpleNamespace(gain=Score(1.0, 0.1))
+    known = [plan, "x_sim", option, None, None, None, 40, outliers]
+    leaning = Judgement(*known).leans_to_swapped
+    assert leaning == (None if outliers else 0.7)
+    assert (choose(judged(Score(1.0, 0.1), leans_to_swapped=leaning)) is None) != outliers
+    plan.pairing.log_odds = -0.7
+    assert Judgement(*known).leans_to_swapped is None
 
 
 @pytest.mark.parametrize(

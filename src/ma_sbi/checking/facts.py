@@ -61,6 +61,7 @@ class Facts:
         constant: Whether x_sim is the same in every row.
         one_run: Whether there is one simulation for each row, and not several.
         direction_told: Whether the rows tell which side is x_obs and which x_sim.
+        swapped_log_odds: Of swapped sides, if they are not told, and it is above zero.
         leak: Whether the context depends on theta.
         leak_detail: The same in a sentence, with its numbers.
         cannot: Why no correction could be judged, in a sentence.
@@ -105,6 +106,7 @@ class Facts:
     constant: bool = False
     one_run: bool = True
     direction_told: bool = True
+    swapped_log_odds: float | None = None
     leak: Leak = "untested"
     leak_detail: str = ""
     cannot: str = ""
@@ -146,7 +148,7 @@ WORTH, WORTH_UNTOLD, WORTH_UNTOLD_IN_ALL = 0.005, 0.05, 5.0
 # What it must gain by two standard errors where the judge assumes a prior that seems wrong,
 # and where it is x_sim with noise that is not known, so that the score does not allow for
 # it.
-GAIN_ELSEWHERE = 0.1
+GAIN_ELSEWHERE = 0.05
 GAIN_BY_UNKNOWN_NOISE = 0.5
 # What it may lose on the rows that it makes worse to count as harmless.
 HARMLESS = 0.005
@@ -164,9 +166,12 @@ def choose(judgement: Judgement) -> Option | None:
     what differs between contexts may be theta: at most the common part is chosen. Where
     theta seems to come from another population than the prior, which the judge assumes, or
     rows are judged by x_sim that may have noise of its own, the gain must be larger. Where
-    observations may be further simulations of their rows, nothing departs.
+    observations may be further simulations of their rows, nothing departs. Where sides are
+    not told, and more probably swapped than not, a correction would more probably harm.
     """
     if judgement.no_pairs or judgement.is_exchangeable:
+        return None
+    if judgement.leans_to_swapped is not None:
         return None
     best = judgement.by_context
     common, adds = judgement.common, judgement.adds
@@ -211,6 +216,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "constant": pairing is not None and pairing.constant,
             "one_run": subject.repeats is None,
             "direction_told": judgement.sides_told,
+            "swapped_log_odds": judgement.leans_to_swapped,
             "no_pairs": judgement.no_pairs,
             "may_leak": judgement.may_leak,
             "elsewhere_p_value": judgement.elsewhere_p_value
@@ -309,7 +315,11 @@ def _leak(subject: Subject, *, paired: bool) -> tuple[Leak, str]:
         why = exclusion.reasons[-1] if exclusion else subject.results["exclusion"].reason
         return "untested", f"Whether the context depends on theta was not tested. {why}"
     if not exclusion.passed:
-        return "found", "The context depends on theta. " + " ".join(exclusion.reasons)
+        # Of few rows a context may explain much by chance.
+        by_chance = exclusion.p_value > THRESHOLDS.dependence
+        how: Leak = "suspected" if by_chance else "found"
+        verb = "may depend" if by_chance else "depends"
+        return how, f"The context {verb} on theta. " + " ".join(exclusion.reasons)
     if exclusion.p_value <= THRESHOLDS.leak_suspected:
         return "suspected", (
             f"The context may depend on theta (p = {exclusion.p_value:.2g}): below "

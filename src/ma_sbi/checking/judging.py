@@ -205,6 +205,18 @@ class Judgement:
         return pairing is None or pairing.swapped is not None or by_theta
 
     @property
+    def leans_to_swapped(self) -> float | None:
+        """Log odds of swapped sides, if they are not told, and are more probable than not.
+
+        Gross outliers are observed, and tell the sides.
+        """
+        pairing = self.plan.pairing
+        if pairing is None or self.sides_told or self.num_outliers:
+            return None
+        log_odds = pairing.log_odds
+        return log_odds if log_odds is not None and log_odds > 0 else None
+
+    @property
     def is_elsewhere(self) -> bool:
         """Whether theta seems to come from another population than the prior.
 

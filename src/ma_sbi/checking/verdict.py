@@ -97,6 +97,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return "do not use", [_unpaired(facts)]
     if facts.exchange_p_value is not None:
         return "do not use", [_exchangeable(facts, facts.gain), *_without_noise(facts)]
+    if facts.chosen is None and facts.swapped_log_odds is not None and facts.gain.low > 0:
+        return "do not use", [_leaning(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
         return "do not use", [_elsewhere(facts, facts.gain), *_likeness(facts)]
     if facts.chosen is None and facts.is_blurred and facts.gain.low > 0:
@@ -197,6 +199,15 @@ def _without_noise(facts: Facts) -> list[str]:
         "may lack the simulator's noise, as an expected value or a mean of several runs "
         "does."
     ]
+
+
+def _leaning(facts: Facts, gain: Score) -> str:
+    return (
+        f"A correction seems to gain ({gain} nats per row), but nothing shows which side "
+        "is which, and x_obs is more like simulations than x_sim (log odds "
+        f"{facts.swapped_log_odds:.1f}): if they are swapped, it loses as much. More rows, "
+        "or simulations= from the prior, tell it."
+    )
 
 
 def _elsewhere(facts: Facts, gain: Score) -> str:
