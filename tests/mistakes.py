@@ -336,6 +336,21 @@ REFUSED = {
         ),
         "pass .reset_index(drop=True) if they are in the same order",
     ),
+    "names of contexts": (
+        lambda _: fit_corrector(
+            pd.Series(NOTES, index=IDS), pd.DataFrame(OBS.numpy()), X, seed=0
+        ),
+        "rows of x_obs and context have different names (context has 'id00000'), so they "
+        "cannot be matched; rename them, or pass .reset_index(drop=True)",
+    ),
+    "names of columns": (
+        lambda _: (
+            shift()
+            .fit(NOTES, pd.DataFrame(OBS.numpy(), columns=["a", "b"]), X)
+            .correct(pd.DataFrame(OBS.numpy(), columns=["a", "c"]), NOTES)
+        ),
+        "(x has 'c', the fit a, b): rename them, or pass .to_numpy()",
+    ),
     "x_sim for MatchingCorrector": (
         lambda _: MatchingCorrector(HashEncoder()).fit(NOTES, OBS, X),
         "MatchingCorrector matches distributions: pass simulations=",

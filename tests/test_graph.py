@@ -15,6 +15,7 @@ ORDER = (
     "doubles",
     "draws",
     "telling",
+    "labels",
     "validation",
     "randomness",
     "scaling",

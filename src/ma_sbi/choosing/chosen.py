@@ -50,7 +50,7 @@ class Part:
     is_forward: bool = True
 
 
-@stored()
+@stored("columns_")
 class ChosenCorrector(BaseCorrector):
     """What :func:`~ma_sbi.fit_corrector` returns: a mixture of fitted proposals.
 
@@ -81,6 +81,7 @@ class ChosenCorrector(BaseCorrector):
 
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
+        x, context = self.matched(x, context, self.dim_x)
         x = as_matrix(x, "x", dim=self.dim_x)
         with embedded_once():
             return self._corrections(x, self.entries_of(context, len(x)))

@@ -77,6 +77,7 @@ class TrialCorrector(BaseCorrector):
         """Return candidates of x ``(batch, trials * dim_x)`` with their weights."""
         if isinstance(x, Tensor) and x.ndim == 3:
             x = x.flatten(1)
+        x, context = self.matched(x, context)
         x = as_matrix(x, "x")
         num_trials, rest = divmod(x.shape[1], self.dim_x)
         if rest:

@@ -15,6 +15,7 @@ from ma_sbi.context import Entries, as_entries, in_days, in_one_column
 from ma_sbi.display.departures import draw_along, draw_by_context
 from ma_sbi.display.drawing import AFTER, BEFORE, NEUTRAL
 from ma_sbi.display.grouping import MISSING, most_frequent
+from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.plots.panels import (
     as_columns,
     as_names,
@@ -26,7 +27,7 @@ from ma_sbi.protocols import Context, Corrector
 from ma_sbi.randomness import generator
 from ma_sbi.reading import read_context
 from ma_sbi.scaling import column_scale
-from ma_sbi.validation import as_count, as_pairs, as_pools, same_labels
+from ma_sbi.validation import as_count, as_pairs, as_pools
 
 __all__ = ["plot_departures", "plot_observations"]
 
@@ -80,7 +81,9 @@ def plot_departures(
         >>> [label.get_text() for label in ax.get_yticklabels()]
         ['warm (n = 2)', 'cool (n = 2)']
     """
-    observed, simulated = as_pairs(x_obs, mean_of_runs(same_labels(x_obs, x_sim)))
+    x_obs = in_columns(getattr(corrector, "columns_", None), x_obs, 1)
+    x_obs, x_sim, context = match_rows(x_obs=x_obs, x_sim=x_sim, context=context)
+    observed, simulated = as_pairs(x_obs, mean_of_runs(x_sim))
     entries = as_entries(context, num_rows=len(observed))
     chosen = as_columns(columns, observed.shape[1])
     titles = as_names(names, observed.shape[1], "x", x_obs, x_sim)
@@ -192,6 +195,8 @@ def plot_observations(
     """
     if np.ndim(simulations) == 3:
         simulations = np.asarray(simulations).reshape(-1, np.shape(simulations)[-1])
+    x_obs = in_columns(getattr(corrector, "columns_", None), x_obs, 1)
+    x_obs, context = match_rows(x_obs=x_obs, context=context)
     observed, cloud = as_pools(x_obs, simulations)
     entries = as_entries(context, num_rows=len(observed))
     num = observed.shape[1]

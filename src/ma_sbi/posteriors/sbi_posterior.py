@@ -178,6 +178,7 @@ class PackedPosterior(SBIPosterior):
         correct: Maps x ``(batch, dim_x)`` and its contexts to candidate corrections.
         encoder: The corrector's fitted encoder, if it has one.
         contexts: Every context that will be packed.
+        match: Matches tables of x and its contexts by their names.
     """
 
     def __init__(
@@ -186,8 +187,10 @@ class PackedPosterior(SBIPosterior):
         correct: Callable[[Tensor, Context], Corrections],
         encoder: Encoder | None,
         contexts: Context,
+        match: Callable[[Any, Any], tuple[Any, Any]],
     ) -> None:
         self._correct_in_context = correct
+        self._match = match
         self._contexts, _ = distinct(as_entries(contexts))
         number = torch.arange(len(self._contexts)).float()[:, None]
         if encoder is not None:
@@ -198,6 +201,7 @@ class PackedPosterior(SBIPosterior):
 
     def pack(self, x: ArrayLike, context: Context) -> Tensor:
         """Put x ``(batch, dim_x)`` and its context side by side."""
+        x, context = self._match(x, context)
         x = _as_rows(x)
         entries = as_entries(context, num_rows=len(x))
         number = match(self._contexts, entries)
