@@ -27,7 +27,7 @@ class CommonCorrector(BaseCorrector):
         self.corrector = corrector
 
     @property
-    def columns_(self) -> tuple[str, ...] | None:  # type: ignore[override]
+    def columns_(self) -> tuple[str, ...] | None:
         """Names of the columns of x that it was fitted to."""
         return self.corrector.columns_
 

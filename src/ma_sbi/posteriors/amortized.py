@@ -112,6 +112,19 @@ class Amortized(ABC):
         """
         return self
 
+    def log_prob_by_weight(
+        self, theta: ArrayLike, x: ArrayLike, weight: Tensor | None
+    ) -> Tensor:
+        """Evaluate as ``log_prob`` does, where densities at x are to be averaged.
+
+        Args:
+            theta: Parameters, shape ``(num_samples, batch, dim_theta)``.
+            x: Observations, shape ``(batch, dim_x)``.
+            weight: What each counts for in its average, shape ``(batch,)``: what costs
+                much may be less exact for little weight.
+        """
+        return self.log_prob(theta, x)  # type: ignore[attr-defined]  # if it has one
+
     def acceptance(self, x: Any, num_draws: int) -> Tensor:
         """Estimate the share of draws inside the prior's support, shape ``(batch,)``.
 

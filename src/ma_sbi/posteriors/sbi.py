@@ -234,11 +234,17 @@ class EnsembleAdapter(SBIAdapter):
 
     def log_prob(self, theta: Tensor, x: Any) -> Tensor:
         """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``."""
+        return self.log_prob_by_weight(theta, x, None)
+
+    def log_prob_by_weight(self, theta: Any, x: Any, weight: Tensor | None) -> Tensor:
+        """Evaluate as ``log_prob`` does, where densities at x are to be averaged."""
         if not self.has_density:
             raise ValueError("a member of this ensemble can be sampled but has no density")
         theta, x = self._check_density_input(theta, x)
         with untold():  # what there is to say is said once, below
-            each = torch.stack([member.log_prob(theta, x) for member in self.members])
+            each = torch.stack(
+                [member.log_prob_by_weight(theta, x, weight) for member in self.members]
+            )
         return self._told((each + self._weight(x).log()[:, None, None]).logsumexp(dim=0))
 
     def quick(self) -> Self:

@@ -95,7 +95,7 @@ class SBIPosterior(NeuralPosterior):
             norm_posterior: Whether to normalise over the prior's support, as sbi does.
             track_gradients: Whether the result has gradients.
             leakage_correction_params: Of these, ``num_rejection_samples`` has an effect:
-                draws per candidate to normalise by.
+                the most draws to normalise a candidate by.
         """
         # A copy, as the observation is part of it: threads may ask for different ones.
         potential = copy.copy(self.potential_fn)
@@ -142,9 +142,15 @@ class SBIPosterior(NeuralPosterior):
         weight = candidates.log_weight.exp()
         if not hasattr(self.posterior, "acceptance"):
             return weight.sum(dim=0)  # not one of our posteriors: it is not cut
-        flat = candidates.x.flatten(0, 1)
-        share = self.posterior.acceptance(flat, num_rejection_samples)
-        return (share.reshape(weight.shape) * weight).sum(dim=0)
+        share = torch.zeros_like(weight)
+        # As many draws in all as one candidate would have: each has some by its weight.
+        level = (num_rejection_samples * weight).clamp(min=1).log2().ceil().long()
+        level[weight == 0] = -1
+        for one in level[level >= 0].unique().tolist():
+            members = level == one
+            found = self.posterior.acceptance(candidates.x[members], 2**one)
+            share[members] = found.to(share)
+        return (share * weight).sum(dim=0)
 
     def to(self, device: torch.device | str) -> None:
         """Move the posterior to a device, in place as sbi's own; the default x as well."""
