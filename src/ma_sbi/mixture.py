@@ -111,6 +111,7 @@ def sample_mixture(
     Each draw picks its own candidate, so that draws are exchangeable and not grouped by
     candidate. Many observations are processed in blocks, to bound memory.
     """
+    posterior = _of_rows(posterior)
     if len(candidates.x) == 1:
         with untold("no number"):
             draws = posterior.sample(num_samples, candidates.x[0], seed=seed)
@@ -185,6 +186,7 @@ def log_prob_mixture(
             f"{type(posterior).__name__} can be sampled but has no density: use sample, or "
             "from_callable with log_prob"
         )
+    posterior = _of_rows(posterior)
     log_prob = _by_weight(cast("DensePosterior", posterior))
     num_candidates, batch, dim_x = candidates.x.shape
     theta = torch.as_tensor(theta, dtype=torch.float32)
@@ -227,6 +229,12 @@ def _told_by_row(
     within.warn_of(weight > LEAST_OUTSIDE)
     with untold("no number", "outside"):
         yield
+
+
+def _of_rows(posterior: AmortizedPosterior) -> AmortizedPosterior:
+    """Return a posterior that takes candidates, which are rows, for nothing else."""
+    of_rows = getattr(posterior, "of_rows", None)
+    return posterior if of_rows is None else of_rows()
 
 
 def _by_weight(posterior: DensePosterior) -> LogProb:

@@ -150,7 +150,7 @@ class CorrectedPosterior:
         encoder = getattr(self.corrector, "encoder_", None)
         if encoder is not None:
             transform(encoder, entry)  # raises now if it cannot encode the context
-        return SBIPosterior(self.posterior, partial(_correct_with, self, entry))
+        return SBIPosterior(self.posterior, partial(_correct_with, self._of_rows(), entry))
 
     def packed(self, contexts: Context) -> PackedPosterior:
         """Return an sbi posterior whose rows carry their own context.
@@ -166,9 +166,15 @@ class CorrectedPosterior:
         from ma_sbi.posteriors.sbi_posterior import PackedPosterior
 
         encoder = getattr(self.corrector, "encoder_", None)
+        rows = self._of_rows()
         return PackedPosterior(
-            self.posterior, self.corrections, encoder, contexts, self._match
+            self.posterior, rows.corrections, encoder, contexts, self._match
         )
+
+    def _of_rows(self) -> CorrectedPosterior:
+        """Return the same for x that has one row per observation in any case."""
+        of_rows = getattr(self.posterior, "of_rows", None)
+        return self if of_rows is None else CorrectedPosterior(of_rows(), self.corrector)
 
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return the candidates that the posterior is evaluated at, with weights."""

@@ -81,7 +81,8 @@ def test_few_draws_show_that_nothing_leaks():
     gaussian = Gaussian()
     x = torch.full((50, 2), 0.5)
     found = gaussian.posterior.log_prob(THETA[:, None].expand(-1, 50, -1), x)
-    assert gaussian.num_draws <= 50 * 210
+    # 10, 20, 40 and 80 for most, instead of 2,000.
+    assert gaussian.num_draws <= 50 * 400
     error = (found - closed_form(THETA, x)).abs().max()
     assert error < 4 * standard_error(torch.tensor(0.5), MOST)
 

@@ -68,6 +68,7 @@ def prepare(
         posterior = from_sbi(posterior)
     if posterior is not None:
         check_posterior(posterior)
+        posterior = posterior.of_rows() if hasattr(posterior, "of_rows") else posterior
     if simulator is not None and not callable(simulator):
         raise ValueError(
             f"simulator must be a function of theta, got a {type(simulator).__name__}"

@@ -193,6 +193,7 @@ def plan_corrector(
         check_encoder(encoder)
     if posterior is not None:
         check_posterior(posterior)
+        posterior = posterior.of_rows() if hasattr(posterior, "of_rows") else posterior
     if density is not None and not callable(density):
         raise ValueError(
             "density must be a function of x, such as fit_density(simulations) returns, "

@@ -95,6 +95,13 @@ class Amortized(ABC):
         """Check observations, and return one row for each, shape ``(batch, dim_x)``."""
         return as_matrix(x, "x", dim=self.dim_x, device=self.device)
 
+    def of_rows(self) -> Amortized:
+        """Return the same posterior, which takes a matrix for rows in any case.
+
+        What is passed on inside this package is one row per observation.
+        """
+        return self
+
     def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
         """Draw as often as each pass counts, from torch's global generator."""
         with seeded(seed, x.device):

@@ -142,13 +142,13 @@ class SBIPosterior(NeuralPosterior):
         weight = candidates.log_weight.exp()
         if not hasattr(self.posterior, "acceptance"):
             return weight.sum(dim=0)  # not one of our posteriors: it is not cut
-        share = torch.zeros_like(weight)
+        share, posterior = torch.zeros_like(weight), self.posterior.of_rows()
         # As many draws in all as one candidate would have: each has some by its weight.
         level = (num_rejection_samples * weight).clamp(min=1).log2().ceil().long()
         level[weight == 0] = -1
         for one in level[level >= 0].unique().tolist():
             members = level == one
-            found = self.posterior.acceptance(candidates.x[members], 2**one)
+            found = posterior.acceptance(candidates.x[members], 2**one)
             share[members] = found.to(share)
         return (share * weight).sum(dim=0)
 
@@ -163,6 +163,21 @@ class SBIPosterior(NeuralPosterior):
         self._build(self.posterior, self.correct)
         if default_x is not None:
             self.set_default_x(default_x)
+
+    def set_default_x(self, x: Any) -> Any:
+        """Set the observation to use where none is given."""
+        return super().set_default_x(self._one(x))
+
+    def _x_else_default_x(self, x: Any) -> Tensor:
+        return super()._x_else_default_x(None if x is None else self._one(x))
+
+    def _one(self, x: Any) -> Any:
+        """Give one observation of several dimensions, such as trials, a batch, as sbi."""
+        shape = tuple(getattr(self.posterior, "condition_shape", None) or ())
+        given = tuple(getattr(x, "shape", ()))
+        trials = getattr(self.posterior, "takes_trials", False)
+        fits = given[1:] == shape[1:] if trials else given == shape
+        return x[None] if fits and len(given) == len(shape) > 1 else x
 
     def _normalised(self, norm_posterior: bool, params: dict[str, Any] | None) -> Any:  # noqa: FBT001
         num_draws = (params or {}).get("num_rejection_samples")

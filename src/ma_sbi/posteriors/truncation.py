@@ -152,7 +152,7 @@ class DenseTruncated(Truncated):
         rows, num_draws, total = torch.arange(len(x), device=x.device), FIRST_DRAWS, 0
         while len(rows):
             num_draws = min(num_draws, self.leakage_samples)
-            inside = self.acceptance(x[rows], num_draws) * num_draws
+            inside = self.of_rows().acceptance(x[rows], num_draws) * num_draws
             total += num_draws * len(rows)
             log_share[rows] = ((inside + 1) / (num_draws + 1)).log()
             enough = most[rows] * (num_draws - inside + 1) / (inside + 1)
