@@ -15,7 +15,7 @@ __all__ = ["Topic", "levels_to_caller", "tell", "told_together", "untold"]
 
 PACKAGE = Path(__file__).parent
 Say = Callable[[list[Any]], None]
-Topic = Literal["no number", "outside", "unseen"]
+Topic = Literal["leaky", "no number", "outside", "unseen"]
 
 # What is to be said, and its parts; None where things are said at once. Each thread has
 # its own.

@@ -23,7 +23,14 @@ from ma_sbi.display.progress import showing
 from ma_sbi.labels import column_names
 from ma_sbi.minilm import embedded_once
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.protocols import ArrayLike, Context, Encoder
+from ma_sbi.protocols import (
+    AmortizedPosterior,
+    ArrayLike,
+    Context,
+    Corrector,
+    Encoder,
+    SBIPosteriorLike,
+)
 from ma_sbi.randomness import as_seed, derive, numpy_seeded, seeded
 
 __all__ = ["check"]
@@ -38,8 +45,8 @@ def check(
     x_sim: ArrayLike | None = None,
     theta: ArrayLike | None = None,
     groups: ArrayLike | Sequence[Any] | None = None,
-    posterior: Any = None,
-    corrector: Any = None,
+    posterior: AmortizedPosterior | SBIPosteriorLike | CorrectedPosterior | None = None,
+    corrector: Corrector | None = None,
     simulator: Callable[..., Any] | None = None,
     encoder: Encoder | None = None,
     simulations: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,

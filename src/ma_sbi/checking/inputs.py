@@ -20,7 +20,7 @@ from ma_sbi.diagnostics.wordings import MISSING, Wordings
 from ma_sbi.display.text import shorten
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
 from ma_sbi.labels import in_columns, match_columns, match_rows
-from ma_sbi.protocols import Context, Encoder, check_posterior
+from ma_sbi.protocols import Context, Encoder, check_density, check_posterior
 from ma_sbi.reading import ContextReading, Kind, about_context, read_context
 from ma_sbi.transforming import check_encoder, fit_encoder, transform
 from ma_sbi.validation import (
@@ -75,6 +75,7 @@ def prepare(
         )
     if encoder is not None:
         check_encoder(encoder)
+    check_density(density)
     _check_corrector(corrector)
     x_obs = in_columns(getattr(corrector, "columns_", None), x_obs, 1)
     x_obs, x_sim, context, groups, theta = match_rows(

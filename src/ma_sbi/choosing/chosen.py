@@ -143,7 +143,10 @@ class ChosenCorrector(BaseCorrector):
         return torch.from_numpy(known[codes])
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{part.seen:.0%} {part.name}" for part in self.parts)
+        shares: dict[str, float] = {}
+        for part in self.parts:  # one may have a weight with evidence, and one without
+            shares[part.name] = shares.get(part.name, 0.0) + part.seen
+        parts = ", ".join(f"{share:.0%} {name}" for name, share in shares.items())
         return f"ChosenCorrector({parts})"
 
 

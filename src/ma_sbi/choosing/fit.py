@@ -51,7 +51,15 @@ from ma_sbi.display.progress import say, showing
 from ma_sbi.labels import column_names, match_columns, match_rows
 from ma_sbi.minilm import embedded_once
 from ma_sbi.nan import not_drawn, refuse
-from ma_sbi.protocols import ArrayLike, Context, Encoder, check_posterior
+from ma_sbi.protocols import (
+    AmortizedPosterior,
+    ArrayLike,
+    Context,
+    Encoder,
+    SBIPosteriorLike,
+    check_density,
+    check_posterior,
+)
 from ma_sbi.randomness import derive
 from ma_sbi.reading import about_context
 from ma_sbi.telling import untold
@@ -84,7 +92,7 @@ def fit_corrector(
     *,
     simulations: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
     density: Callable[[Tensor], Tensor] | None = None,
-    posterior: Any = None,
+    posterior: AmortizedPosterior | SBIPosteriorLike | None = None,
     encoder: Encoder | None = None,
     groups: ArrayLike | Sequence[Any] | None = None,
     theta: ArrayLike | None = None,
@@ -194,11 +202,7 @@ def plan_corrector(
     if posterior is not None:
         check_posterior(posterior)
         posterior = posterior.of_rows() if hasattr(posterior, "of_rows") else posterior
-    if density is not None and not callable(density):
-        raise ValueError(
-            "density must be a function of x, such as fit_density(simulations) returns, "
-            f"got a {type(density).__name__}"
-        )
+    check_density(density)
     x_obs, x_sim, context, groups, theta = match_rows(
         x_obs=x_obs, x_sim=x_sim, context=context, groups=groups, theta=theta
     )

@@ -14,7 +14,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from ma_sbi.context import Entries, as_entries, in_days, in_one_column
 from ma_sbi.display.departures import draw_along, draw_by_context
 from ma_sbi.display.drawing import AFTER, BEFORE, NEUTRAL
-from ma_sbi.display.grouping import MISSING, most_frequent
+from ma_sbi.display.grouping import MISSING, labels, most_frequent
 from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.plots.panels import (
     as_columns,
@@ -118,7 +118,7 @@ def _draw_departures(
         _label_all(axes, "context", "x_obs - x_sim", is_ours=ax is None)
     else:
         groups = most_frequent(in_one_column(entries), most)
-        longest = max(len(group.label()) for group in groups)
+        longest = max(map(len, labels(groups)))
         size = (2.2 if num > 1 else 3.6, 0.7 + 0.28 * len(groups))
         margin = (0.075 * longest, 0.7)
         axes = several_axes(ax, num, size, margin=margin, sharey=True)

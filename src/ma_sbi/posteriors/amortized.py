@@ -16,6 +16,7 @@ from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.protocols import MAX_ROWS, ArrayLike
 from ma_sbi.randomness import seeded
+from ma_sbi.telling import told_together
 from ma_sbi.validation import as_matrix, as_shape, as_tensor
 
 __all__ = ["Amortized"]
@@ -85,7 +86,7 @@ class Amortized(ABC):
             self.training_range.warn(x)
         per_pass = max(1, self.max_rows // len(x))
         counts = [min(per_pass, total - start) for start in range(0, total, per_pass)]
-        with torch.no_grad():
+        with torch.no_grad(), told_together():
             passes = self._draw_passes(counts, x, seed)
         draws = torch.cat(passes) if len(passes) > 1 else passes[0]
         tell(not_drawn(draws), "draws")

@@ -171,6 +171,13 @@ class SBIAdapter(Truncated):
         """Return what it is made of, for a file; arguments as of ``save``."""
         from ma_sbi.posteriors.sbi_files import pack_sbi
 
+        if not isinstance(self.posterior, DirectPosterior):
+            raise ValueError(
+                f"a {type(self.posterior).__name__} of sbi cannot be saved without pickle, "
+                "only posteriors of NPE can: write it by torch.save(posterior.posterior, "
+                "path), and read it by load_posterior(path, allow_pickle=True), or "
+                "--allow-pickle of the commands"
+            )
         return pack_sbi(self, network, **options)
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from sbi.inference.posteriors.base_posterior import NeuralPosterior
@@ -19,6 +19,9 @@ from ma_sbi.mixture import log_prob_corrected, log_prob_mixture, sample_correcte
 from ma_sbi.protocols import AmortizedPosterior, ArrayLike, Context, Corrections, Encoder
 from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_matrix, as_shape
+
+if TYPE_CHECKING:
+    from ma_sbi.posteriors.amortized import Amortized
 
 __all__ = ["PackedPosterior", "SBIPosterior"]
 
@@ -142,7 +145,8 @@ class SBIPosterior(NeuralPosterior):
         weight = candidates.log_weight.exp()
         if not hasattr(self.posterior, "acceptance"):
             return weight.sum(dim=0)  # not one of our posteriors: it is not cut
-        share, posterior = torch.zeros_like(weight), self.posterior.of_rows()
+        share, ours = torch.zeros_like(weight), cast("Amortized", self.posterior)
+        posterior = ours.of_rows()
         # As many draws in all as one candidate would have: each has some by its weight.
         level = (num_rejection_samples * weight).clamp(min=1).log2().ceil().long()
         level[weight == 0] = -1

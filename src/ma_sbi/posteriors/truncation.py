@@ -12,7 +12,7 @@ import logging
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.support import is_bounded, within_support
 from ma_sbi.protocols import MAX_ROWS, ArrayLike
 from ma_sbi.randomness import seeded
-from ma_sbi.telling import levels_to_caller
+from ma_sbi.telling import levels_to_caller, tell
 
 __all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
 
@@ -237,12 +237,27 @@ def sample_truncated(
         effective = min(effective, int(1 / weight.square().sum()))
         pick = torch.multinomial(weight, missing, replacement=True)
         kept[num_samples - missing :, row] = proposals[pick]
+    tell("leaky", "leaky", _Leak(len(rows), len(x), effective), _say_leaky)
+    return kept
+
+
+class _Leak(NamedTuple):
+    """At how many x draws are missing, of how many, and how well they are resampled."""
+
+    num_leaky: int
+    num_x: int
+    effective: int
+
+
+def _say_leaky(parts: list[_Leak]) -> None:
+    # Not by number: inside a corrected posterior these x are candidates of the user's.
+    num, every = (sum(counts) for counts in list(zip(*parts, strict=True))[:2])
     warnings.warn(
-        f"for {len(rows)} of {len(x)} observations (first: row {rows[0].item()}) fewer "
-        f"than {num_samples} of {total} draws lie inside the prior; the missing ones are "
-        "resampled from draws of the prior by the posterior's density, with an effective "
-        f"sample size as low as {effective}: such an x is far from the simulations",
+        f"at {num} of {every} x nearly all draws lie outside the prior: such an x is far "
+        "from the simulations. What is missing is resampled from draws of the prior by the "
+        "posterior's density, with an effective sample size as low as "
+        f"{min(part.effective for part in parts)}; leave these observations out, or check "
+        "their units and their correction",
         LeakyPosterior,
         stacklevel=levels_to_caller(),
     )
-    return kept
