@@ -32,6 +32,7 @@ from ma_sbi.protocols import (
     SBIPosteriorLike,
 )
 from ma_sbi.randomness import as_seed, derive, numpy_seeded, seeded
+from ma_sbi.telling import told_once
 
 __all__ = ["check"]
 
@@ -102,6 +103,7 @@ def check(
         numpy_seeded(derive(seed, "numpy")),
         showing("Reading the context", show_progress=show_progress),
         embedded_once(),
+        told_once("leaky"),
     ):
         subject = prepare(
             x_obs,

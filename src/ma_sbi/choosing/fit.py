@@ -62,7 +62,7 @@ from ma_sbi.protocols import (
 )
 from ma_sbi.randomness import derive
 from ma_sbi.reading import about_context
-from ma_sbi.telling import untold
+from ma_sbi.telling import told_once, untold
 from ma_sbi.transforming import check_encoder
 from ma_sbi.validation import as_matrix
 
@@ -147,7 +147,11 @@ def fit_corrector(
         >>> corrector.correct([[1.0, 0.0]], "The sensor reads high.").round(decimals=3)
         tensor([[0., 0.]])
     """
-    with showing("Reading the context", show_progress=show_progress), embedded_once():
+    with (
+        showing("Reading the context", show_progress=show_progress),
+        embedded_once(),
+        told_once("leaky"),
+    ):
         plan = plan_corrector(
             context,
             x_obs,

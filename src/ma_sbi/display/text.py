@@ -33,7 +33,7 @@ def shorten_apart(values: Sequence[Any], most: int = 60) -> list[str]:
 
     Example:
         >>> shorten_apart(["the sensor reads high", "the sensor reads low"], most=16)
-        ['the sen…ads high', 'the sens…ads low']
+        ['the sens…ds high', 'the sens…ads low']
         >>> shorten_apart(["no wind, 3 buoys of 7", "no wind, 4 buoys of 7"], most=12)
         ['…wind, 3 bu…', '…wind, 4 bu…']
     """
