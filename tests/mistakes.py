@@ -371,7 +371,7 @@ REFUSED = {
     ),
     "table for a model": (
         lambda folder: load_corrector(written(folder, "context,x_obs_0\n" * 9)),
-        "is no model file: pass one that save, or ma-sbi fit, wrote",
+        "is not a file that ma-sbi saved: pass one that save, or ma-sbi fit, wrote",
     ),
     "another encoder at loading": (
         lambda folder: loaded_with(folder, OneHotEncoder(sparse_output=False)),
