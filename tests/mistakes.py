@@ -4,6 +4,7 @@
 ``MENDED`` is no mistake any more. A new one joins by being put here.
 """
 
+import warnings
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from functools import cached_property
@@ -14,7 +15,8 @@ import torch
 import zuko
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from torch.distributions import Independent, MultivariateNormal, Uniform
 from typer.testing import CliRunner
 
@@ -37,6 +39,7 @@ from ma_sbi import (
     from_callable,
     from_sbi,
     from_zuko,
+    load_corrector,
     load_posterior,
     predictive_mean,
 )
@@ -109,6 +112,28 @@ def with_file(folder, text, *options):
     file = folder / "rows.csv"
     file.write_text(text)
     return command("check", file, *options)
+
+
+def written(folder, text):
+    file = folder / "model.csv"
+    file.write_text(text)
+    return file
+
+
+def loaded_with(folder, encoder):
+    """Load a corrector with an encoder that was fitted to other labels."""
+    own = make_pipeline(FunctionTransformer(in_a_column), OneHotEncoder())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shift(own).fit(NOTES, OBS, X).save(folder / "c.safetensors")
+    other = make_pipeline(FunctionTransformer(in_a_column), encoder)
+    return load_corrector(
+        folder / "c.safetensors", encoder=other.fit([["high"], ["fine"], ["low"]])
+    )
+
+
+def in_a_column(entries):
+    return np.asarray(entries, dtype=object).reshape(-1, 1)
 
 
 def with_nan():
@@ -335,6 +360,37 @@ REFUSED = {
             NOTES, pd.DataFrame(OBS.numpy()), pd.DataFrame(X.numpy(), index=IDS)
         ),
         "pass .reset_index(drop=True) if they are in the same order",
+    ),
+    "density is not called": (
+        lambda _: fit_corrector(NOTES, OBS, X, density=fit_density),
+        "density is the function fit_density itself: call it, density=fit_density(...)",
+    ),
+    "density of a check is not called": (
+        lambda _: check(OBS, NOTES, x_sim=X, density=fit_density),
+        "density is the function fit_density itself: call it, density=fit_density(...)",
+    ),
+    "table for a model": (
+        lambda folder: load_corrector(written(folder, "context,x_obs_0\n" * 9)),
+        "is not a file that ma-sbi saved: pass one that save, or ma-sbi fit, wrote",
+    ),
+    "another encoder at loading": (
+        lambda folder: loaded_with(folder, OneHotEncoder(sparse_output=False)),
+        "cannot use the encoder that was passed: pass what it was fitted with",
+    ),
+    "names of contexts": (
+        lambda _: fit_corrector(
+            pd.Series(NOTES, index=IDS), pd.DataFrame(OBS.numpy()), X, seed=0
+        ),
+        "rows of x_obs and context have different names (context has 'id00000'), so they "
+        "cannot be matched; rename them, or pass .reset_index(drop=True)",
+    ),
+    "names of columns": (
+        lambda _: (
+            shift()
+            .fit(NOTES, pd.DataFrame(OBS.numpy(), columns=["a", "b"]), X)
+            .correct(pd.DataFrame(OBS.numpy(), columns=["a", "c"]), NOTES)
+        ),
+        "(x has 'c', the fit a, b): rename them, or pass .to_numpy()",
     ),
     "x_sim for MatchingCorrector": (
         lambda _: MatchingCorrector(HashEncoder()).fit(NOTES, OBS, X),

@@ -16,6 +16,7 @@ ORDER = (
     "doubles",
     "draws",
     "telling",
+    "labels",
     "validation",
     "randomness",
     "scaling",

@@ -8,6 +8,8 @@ from torch.distributions import Exponential, Independent, Normal
 
 from ma_sbi import (
     CorrectedPosterior,
+    check,
+    fit_corrector,
     from_bayesflow,
     from_callable,
     from_sbi,
@@ -253,7 +255,7 @@ def test_a_bad_theta_is_refused(name, theta, message):
 
 def test_a_posterior_that_leaks_everything_returns_in_bounded_time():
     posterior = POSTERIORS["from_callable"]()
-    with pytest.warns(LeakyPosterior, match="fewer than 200 of"):
+    with pytest.warns(LeakyPosterior, match="nearly all draws lie outside"):
         draws = posterior.sample(200, torch.tensor([[3.5, 0.0, 0.0]]), seed=0)
     assert PRIOR.support.check(draws).all()
     # The truncated density falls off as exp(-37 (2 - theta_1)) from the edge.
@@ -261,6 +263,32 @@ def test_a_posterior_that_leaks_everything_returns_in_bounded_time():
     # A few candidates share all the weight, so the mean is rough; its deviation of 0.22 is
     # far from the 1.2 of candidates that are not weighted.
     assert draws[:, 0, 1].std() < 0.6
+
+
+def test_draws_far_outside_are_told_once_for_all_rows_and_candidates():
+    x = torch.tensor([[3.5, 0.0, 0.0], [0.0, 0.0, 0.0], [3.6, 0.0, 0.0]])
+    candidates = Candidates([[0.0, 0.0, 0.0], [-0.1, 0.0, 0.0]], [0.8, 0.2])
+    corrected = CorrectedPosterior(POSTERIORS["from_callable"](), candidates)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        corrected.sample(20, x, "any", seed=0)
+    (said,) = [one for one in caught if one.category is LeakyPosterior]
+    assert "row" not in str(said.message)
+
+
+@pytest.mark.parametrize("how", ["check", "fit"])
+def test_draws_far_outside_are_told_once_by_what_asks_often(how):
+    posterior = POSTERIORS["from_callable"]()
+    x_sim = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)).clamp(-1, 1)
+    x_sim[::10, 0] = 3.5
+    notes, x_obs = ["high", "fine"] * 20, x_sim + 0.1
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if how == "check":
+            check(x_obs, notes, x_sim=x_sim, posterior=posterior, seed=0)
+        else:
+            fit_corrector(notes, x_obs, x_sim, posterior=posterior, seed=0)
+    assert len([one for one in caught if one.category is LeakyPosterior]) == 1
 
 
 def test_a_posterior_that_leaks_everything_and_has_no_density_says_so():

@@ -8,14 +8,26 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from ma_sbi import check, fit_corrector, fit_ddpm, fit_density, fit_flow
+from ma_sbi import (
+    CorrectedPosterior,
+    HashEncoder,
+    ShiftCorrector,
+    check,
+    fit_corrector,
+    fit_ddpm,
+    fit_density,
+    fit_flow,
+    from_callable,
+)
 from ma_sbi.display.progress import say, showing, steps
+from ma_sbi.plots import plot_coverage
 
 X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
 NOTES = ["high", "fine"] * 20
 OBS = X + torch.tensor([[1.0, 0.0], [0.0, 0.0]]).repeat(20, 1)
 POOL = torch.randn(100, 2, generator=torch.Generator().manual_seed(1))
 PRIOR = MultivariateNormal(torch.zeros(2), torch.eye(2))
+POSTERIOR = from_callable(lambda n, x: x + torch.randn(n, 2))
 
 LONG = {
     "check": lambda show: check(OBS, NOTES, x_sim=X, seed=0, show_progress=show),
@@ -25,6 +37,14 @@ LONG = {
     ),
     "fit_ddpm": lambda show: fit_ddpm(
         PRIOR, X, X, epochs=2, hidden=8, seed=0, show_progress=show
+    ),
+    "plot_coverage": lambda show: plot_coverage(
+        CorrectedPosterior(POSTERIOR, ShiftCorrector(HashEncoder()).fit(NOTES, OBS, X)),
+        X,
+        OBS,
+        NOTES,
+        num_samples=20,
+        show_progress=show,
     ),
     "fit_density": lambda show: fit_density(
         POOL, max_epochs=2, num_transforms=1, seed=0, show_progress=show

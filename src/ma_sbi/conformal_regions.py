@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries, distinct, match
+from ma_sbi.labels import in_columns, match_columns, match_rows
 from ma_sbi.protocols import ArrayLike, Context, has_density
 from ma_sbi.randomness import derive
 from ma_sbi.validation import as_count, as_matrix
@@ -87,7 +88,12 @@ def conformal(
     """
     if by not in get_args(Variant):
         raise ValueError(f"by must be one of {', '.join(get_args(Variant))}, got {by!r}")
+    columns = getattr(method, "columns_", None)
+    x_obs, theta, context = match_rows(
+        x_obs=in_columns(columns, x_obs, 1), theta=theta, context=context
+    )
     theta = as_matrix(theta, "theta", column=True)
+    x_test = match_columns(x_obs, x_test, "x_test")
     x_obs = as_matrix(x_obs, "x_obs", column=True)
     if len(theta) != len(x_obs):
         raise ValueError(
@@ -198,6 +204,8 @@ class ConformalRegions:
     def _check(
         self, x: ArrayLike, context: Context | None
     ) -> tuple[Tensor, Entries | None]:
+        columns = getattr(self._scored.method, "columns_", None)
+        x, context = match_rows(x=in_columns(columns, x, self.dim_x), context=context)
         x = as_matrix(x, "x", dim=self.dim_x)
         return x, None if context is None else as_entries(context, num_rows=len(x))
 

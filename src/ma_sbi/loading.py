@@ -101,7 +101,12 @@ def _check_shown(saved: Saved, kept: Kept, *, passed: list[str]) -> None:
     except ImportError:
         raise
     except Exception as error:  # noqa: BLE001 (what does not fit may fail in any way)
-        saved.refuse(f"does not fit together: {shorten(error, 200)}{own}")
+        if passed:
+            saved.refuse(
+                f"cannot use the {' and the '.join(passed)} that was passed: pass what it "
+                f"was fitted with ({shorten(error, 150)})"
+            )
+        saved.refuse(f"does not fit together: {shorten(error, 200)}")
     if not kept.shown.is_like(now):
         saved.refuse(
             "corrects its own examples differently from when it was saved"

@@ -28,6 +28,9 @@ __all__ = [
     "sample_mixture",
 ]
 
+# Evaluates theta at x, given what each x counts for.
+LogProb = Callable[[Tensor, Tensor, "Tensor | None"], Tensor]
+
 # Observations that are corrected at once, and their entries: a corrector may have a
 # thousand candidates for each.
 ROWS_AT_ONCE = 2_000
@@ -108,6 +111,7 @@ def sample_mixture(
     Each draw picks its own candidate, so that draws are exchangeable and not grouped by
     candidate. Many observations are processed in blocks, to bound memory.
     """
+    posterior = _of_rows(posterior)
     if len(candidates.x) == 1:
         with untold("no number"):
             draws = posterior.sample(num_samples, candidates.x[0], seed=seed)
@@ -182,12 +186,13 @@ def log_prob_mixture(
             f"{type(posterior).__name__} can be sampled but has no density: use sample, or "
             "from_callable with log_prob"
         )
-    log_prob = cast("DensePosterior", posterior).log_prob
+    posterior = _of_rows(posterior)
+    log_prob = _by_weight(cast("DensePosterior", posterior))
     num_candidates, batch, dim_x = candidates.x.shape
     theta = torch.as_tensor(theta, dtype=torch.float32)
     if num_candidates == 1:
         with untold("no number"):
-            found = log_prob(theta, candidates.x[0])
+            found = log_prob(theta, candidates.x[0], None)
         tell(no_density(found), "log densities")
         return found
     theta = theta.expand(-1, batch, -1)
@@ -199,7 +204,8 @@ def log_prob_mixture(
             for rows in _blocks(batch, len(theta) * num_candidates):
                 block = candidates.rows(rows)
                 every = theta[:, rows].repeat(1, num_candidates, 1)
-                each = log_prob(every, block.x.reshape(-1, dim_x))
+                weight = block.log_weight.exp().flatten()
+                each = log_prob(every, block.x.reshape(-1, dim_x), weight)
                 each = each.unflatten(1, block.log_weight.shape)
                 parts.append(_average(each, block.log_weight))
             found, lost = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
@@ -225,8 +231,20 @@ def _told_by_row(
         yield
 
 
+def _of_rows(posterior: AmortizedPosterior) -> AmortizedPosterior:
+    """Return a posterior that takes candidates, which are rows, for nothing else."""
+    of_rows = getattr(posterior, "of_rows", None)
+    return posterior if of_rows is None else of_rows()
+
+
+def _by_weight(posterior: DensePosterior) -> LogProb:
+    """Return the density of a posterior, given what each x counts for, where it asks."""
+    of_weight = getattr(posterior, "log_prob_by_weight", None)
+    return of_weight or (lambda theta, x, weight: posterior.log_prob(theta, x))
+
+
 def _log_prob_shared(
-    log_prob: Callable[[Tensor, Tensor], Tensor], theta: Tensor, candidates: Corrections
+    log_prob: LogProb, theta: Tensor, candidates: Corrections
 ) -> tuple[Tensor, Tensor]:
     """Evaluate where all observations share their candidates, with their own weights.
 
@@ -237,8 +255,9 @@ def _log_prob_shared(
     shared, log_weight = candidates.x[:, 0], candidates.log_weight.T
     flat = theta.reshape(-1, 1, dim_theta).expand(-1, len(shared), -1)
     weight = log_weight.repeat(num_samples, 1)
+    most = log_weight.exp().amax(dim=0)
     parts = [
-        _average(log_prob(flat[rows], shared), weight[rows])
+        _average(log_prob(flat[rows], shared, most), weight[rows])
         for rows in _blocks(len(flat), len(shared))
     ]
     found, lost = (

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
 from ma_sbi.display.text import shorten
+from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.minilm import embedded_once
 from ma_sbi.mixture import log_prob_corrected, sample_corrected
 from ma_sbi.protocols import (
@@ -67,6 +68,11 @@ class CorrectedPosterior:
     def has_density(self) -> bool:
         """Whether ``log_prob`` can be evaluated: whether the trained posterior has one."""
         return has_density(self.posterior)
+
+    @property
+    def columns_(self) -> tuple[str, ...] | None:
+        """Names of the columns of x that the corrector was fitted to, if it had names."""
+        return getattr(self.corrector, "columns_", None)
 
     def sample(
         self,
@@ -144,7 +150,7 @@ class CorrectedPosterior:
         encoder = getattr(self.corrector, "encoder_", None)
         if encoder is not None:
             transform(encoder, entry)  # raises now if it cannot encode the context
-        return SBIPosterior(self.posterior, partial(_correct_with, self, entry))
+        return SBIPosterior(self.posterior, partial(_correct_with, self._of_rows(), entry))
 
     def packed(self, contexts: Context) -> PackedPosterior:
         """Return an sbi posterior whose rows carry their own context.
@@ -160,7 +166,15 @@ class CorrectedPosterior:
         from ma_sbi.posteriors.sbi_posterior import PackedPosterior
 
         encoder = getattr(self.corrector, "encoder_", None)
-        return PackedPosterior(self.posterior, self.corrections, encoder, contexts)
+        rows = self._of_rows()
+        return PackedPosterior(
+            self.posterior, rows.corrections, encoder, contexts, self._match
+        )
+
+    def _of_rows(self) -> CorrectedPosterior:
+        """Return the same for x that has one row per observation in any case."""
+        of_rows = getattr(self.posterior, "of_rows", None)
+        return self if of_rows is None else CorrectedPosterior(of_rows(), self.corrector)
 
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return the candidates that the posterior is evaluated at, with weights."""
@@ -223,11 +237,18 @@ class CorrectedPosterior:
         )
         return cls(kept.posterior, kept.corrector)
 
+    def _match(self, x: ArrayLike, context: Context) -> tuple[Any, Any]:
+        """Match rows and columns of tables by their names."""
+        x = in_columns(self.columns_, x, getattr(self.posterior, "dim_x", None))
+        x, context = match_rows(x=x, context=context)
+        return x, context
+
     def _check(self, x: ArrayLike, context: Context) -> tuple[Tensor, Entries]:
         as_rows = getattr(self.posterior, "as_rows", None)
         if as_rows is None:
             dim_x, device = (getattr(self.posterior, n, None) for n in ("dim_x", "device"))
             as_rows = partial(as_matrix, name="x", dim=dim_x, device=device)
+        x, context = self._match(x, context)
         x = as_rows(x)
         return x, as_entries(context, num_rows=len(x))
 

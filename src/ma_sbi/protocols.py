@@ -22,6 +22,8 @@ __all__ = [
     "Corrector",
     "DensePosterior",
     "Encoder",
+    "SBIPosteriorLike",
+    "check_density",
     "check_posterior",
     "has_density",
 ]
@@ -167,6 +169,33 @@ class DensePosterior(AmortizedPosterior, Protocol):
             Log densities of shape ``(num_samples, batch)``.
         """
         ...
+
+
+class SBIPosteriorLike(Protocol):
+    """A posterior of sbi as ``build_posterior()`` returns it; ``from_sbi`` adapts it."""
+
+    def sample_batched(self, sample_shape: Any, x: Tensor, **options: Any) -> Tensor:
+        """Draw ``(*sample_shape, batch, dim_theta)`` for a batch of observations."""
+        ...
+
+
+def check_density(density: Any) -> None:
+    """Refuse what is no log density of simulations.
+
+    Raises:
+        ValueError: If it is no function of x, or a function that makes one.
+    """
+    if density is not None and not callable(density):
+        raise ValueError(
+            "density must be a function of x, such as fit_density(simulations) returns, "
+            f"got a {type(density).__name__}"
+        )
+    if getattr(density, "__name__", "") in ("fit_density", "load_density"):
+        name = density.__name__
+        raise ValueError(
+            f"density is the function {name} itself: call it, density={name}(...), and "
+            "pass what it returns"
+        )
 
 
 def check_posterior(posterior: Any, name: str = "posterior") -> None:

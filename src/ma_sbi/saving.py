@@ -168,7 +168,10 @@ def _read(
         size = int.from_bytes(file.read(8), "little")
     if size > MOST_HEADER_BYTES:
         # Of what is no safetensors file, the first bytes are any number.
-        _refuse(path, "is not a file that ma-sbi saved: its header would be too long")
+        _refuse(
+            path,
+            "is not a file that ma-sbi saved: pass one that save, or ma-sbi fit, wrote",
+        )
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

@@ -11,16 +11,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, get_args
 
-__all__ = ["Topic", "levels_to_caller", "tell", "told_together", "untold"]
+__all__ = ["Topic", "levels_to_caller", "tell", "told_once", "told_together", "untold"]
 
 PACKAGE = Path(__file__).parent
 Say = Callable[[list[Any]], None]
-Topic = Literal["no number", "outside", "unseen"]
+Topic = Literal["leaky", "no number", "outside", "unseen"]
 
 # What is to be said, and its parts; None where things are said at once. Each thread has
 # its own.
 _pending: ContextVar[dict[Hashable, tuple[Say, list[Any]]] | None] = ContextVar(
     "pending", default=None
+)
+# The same, for topics that a larger call says once.
+_gathered: ContextVar[tuple[frozenset[Topic], dict[Hashable, tuple[Say, list[Any]]]]] = (
+    ContextVar("gathered", default=(frozenset(), {}))
 )
 _hidden: ContextVar[frozenset[Topic]] = ContextVar("hidden", default=frozenset())
 
@@ -36,7 +40,8 @@ def tell(topic: Topic, key: Hashable, part: Any, say: Say) -> None:
     """
     if topic in _hidden.get():
         return
-    pending = _pending.get()
+    topics, gathered = _gathered.get()
+    pending = gathered if topic in topics else _pending.get()
     if pending is None:
         say([part])
     else:
@@ -56,6 +61,22 @@ def told_together() -> Iterator[None]:
     finally:
         _pending.reset(token)
     for say, parts in pending.values():
+        say(parts)
+
+
+@contextmanager
+def told_once(*topics: Topic) -> Iterator[None]:
+    """Say what is told of these topics once, at the end, whatever calls it is told by."""
+    if set(topics) <= _gathered.get()[0]:  # part of a larger call
+        yield
+        return
+    gathered: dict[Hashable, tuple[Say, list[Any]]] = {}
+    token = _gathered.set((frozenset(topics), gathered))
+    try:
+        yield
+    finally:
+        _gathered.reset(token)
+    for say, parts in gathered.values():
         say(parts)
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from ma_sbi.doubles import as_doubles
+from ma_sbi.labels import match_columns, match_table
 from ma_sbi.telling import levels_to_caller
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "check_positive",
     "check_precision",
     "double_device",
-    "same_labels",
     "warn_of_precision",
 ]
 
@@ -185,37 +184,9 @@ def _precision(dtype: torch.dtype) -> str:
     return "single" if dtype == torch.float32 else "this"
 
 
-def same_labels(x_obs: Any, x_sim: Any) -> Any:
-    """Put rows and columns of one table into the order of another, by their labels.
-
-    What is no table has no labels, and is returned as it is.
-
-    Raises:
-        ValueError: If both are tables whose labels are not the same.
-    """
-    for axis, names in enumerate(("index", "columns")):
-        ours, theirs = (getattr(side, names, None) for side in (x_obs, x_sim))
-        if not (isinstance(ours, pd.Index) and isinstance(theirs, pd.Index)):
-            continue
-        if ours.equals(theirs) or len(ours) != len(theirs):
-            continue
-        if set(ours) != set(theirs) or not ours.is_unique:
-            other = next((one for one in theirs if one not in set(ours)), theirs[0])
-            kind, cure = (
-                ("rows", ".reset_index(drop=True)") if axis == 0 else ("columns", "")
-            )
-            raise ValueError(
-                f"{kind} of x_obs and x_sim have different names (x_sim has {other!r}), so "
-                f"they cannot be matched; rename them, or pass {cure or '.to_numpy()'} if "
-                "they are in the same order"
-            )
-        x_sim = x_sim.reindex(ours, axis=axis)
-    return x_sim
-
-
 def as_pairs(x_obs: Any, x_sim: Any) -> tuple[Tensor, Tensor]:
     """Check that observations and simulations are paired row by row (float64)."""
-    observed, simulated = _doubles(x_obs, x_sim=x_sim)
+    observed, simulated = _doubles(x_obs, x_sim=match_table(x_obs, x_sim))
     if observed.shape != simulated.shape:
         raise ValueError(
             "x_obs and x_sim must be paired row by row, got "
@@ -226,6 +197,7 @@ def as_pairs(x_obs: Any, x_sim: Any) -> tuple[Tensor, Tensor]:
 
 def as_pools(x_obs: Any, simulations: Any) -> tuple[Tensor, Tensor]:
     """Check that observations and a pool of simulations have the same columns (float64)."""
+    simulations = match_columns(x_obs, simulations, "simulations")
     observed, simulated = _doubles(x_obs, simulations=simulations)
     if observed.shape[1] != simulated.shape[1]:
         raise ValueError(

@@ -14,7 +14,8 @@ from torch.distributions import Independent, Normal
 
 from ma_sbi import CategoryEncoder, HashEncoder, ShiftCorrector, fit_corrector
 from ma_sbi.choosing import PROPOSALS, ChosenCorrector, Proposal, held_out
-from ma_sbi.choosing.proposals import RegimeShift
+from ma_sbi.choosing.chosen import Part
+from ma_sbi.choosing.proposals import NothingDeparts, RegimeShift
 from ma_sbi.correctors import Ridge, UnseenContext
 from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.unseen import UnrelatedContext
@@ -400,6 +401,12 @@ class TestWhy:
     def test_the_representation_names_parts(self, certain):
         assert isinstance(certain, ChosenCorrector)
         assert "100% shift by context" in repr(certain)
+
+    def test_the_representation_names_each_once(self, certain):
+        parts = [Part("nothing departs", NothingDeparts(), 0.4, 0.5, is_forward=True)]
+        parts += [Part("nothing departs", NothingDeparts(), 0.6, 0.5, is_forward=False)]
+        chosen = ChosenCorrector(parts, certain.contexts, 2, certain.why)
+        assert repr(chosen) == "ChosenCorrector(100% nothing departs)"
 
     def test_another_population_is_said_and_must_pay(self, world):
         # Calibration rows from theta ~ N(3, 1): evidence would pull them to the prior.

@@ -23,6 +23,7 @@ from ma_sbi import (
     decompose,
     fit_corrector,
     fit_density,
+    per_trial,
 )
 from ma_sbi.correctors import (
     Affine,
@@ -177,6 +178,9 @@ CORRECTORS = {
         Regimes(), inference=Evidence(density())
     ),
     "forward": lambda: _fitted(ForwardCorrector(pool(), num_candidates=9)),
+    "per trial": lambda: per_trial(
+        _fitted(BootstrapCorrector(CategoryEncoder())), rows()[1].shape[1], num_candidates=9
+    ),
     "marginal": lambda: _decomposed().marginal,
     "conditional": lambda: _decomposed().conditional,
     "chosen": _chosen,

@@ -3,7 +3,7 @@
 theta ~ N(0, I), trials ~ N(theta, I): theta | T trials ~ N(sum / (T + 1), I / (T + 1)).
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ from ma_sbi import (
     ShiftCorrector,
     cross_fit,
     from_sbi,
+    load_corrector,
     per_trial,
 )
 from ma_sbi.posteriors.flow import _NoTracker
@@ -126,6 +127,56 @@ def test_a_set_posterior_knows_its_trials():
             posterior.sample(4, bad)
     with pytest.raises(ValueError, match="x_train is not supported"):
         from_sbi(posterior.posterior, x_train=flat)
+
+
+def test_a_matrix_of_trials_is_not_taken_for_observations():
+    posterior, trials = set_posterior(), torch.randn(MOST, 2)
+    corrected = CorrectedPosterior(posterior, per_trial(corrector(), 2))
+    for call in (posterior.sample, partial(corrected.sample, context="high")):
+        with pytest.raises(ValueError, match="pass x.None. for the first"):
+            call(5, trials)
+        assert call(5, trials[None]).shape == (5, 1, 2)
+        assert call(5, trials[:, None]).shape == (5, MOST, 2)
+
+
+def test_given_a_note_trials_are_one_observation_as_in_sbi():
+    trials = torch.randn(MOST, 2)
+    given = CorrectedPosterior(set_posterior(), per_trial(corrector(), 2)).given("high")
+    assert given.sample((20,), x=trials).shape == (20, 2)
+    assert set_posterior().posterior.sample((20,), x=trials).shape == (20, 2)
+    theta = torch.zeros(3, 2)
+    expected = given.log_prob(theta, x=trials[None])
+    torch.testing.assert_close(given.log_prob(theta, x=trials), expected)
+    torch.testing.assert_close(given.set_default_x(trials).log_prob(theta), expected)
+    # Observations of one trial each are rows of two columns inside.
+    assert given.sample_batched((5,), trials[:, None]).shape == (5, MOST, 2)
+    assert given.leakage_correction(trials[:, None]).shape == (MOST,)
+
+
+def test_one_observation_of_several_dimensions_needs_no_batch():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        theta = PRIOR.sample((60,))
+        x = theta[:, None] + torch.randn(60, 3, 2)
+        embedding = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 4))
+        network = posterior_nn("mdn", z_score_x="none", embedding_net=embedding)
+        trainer = NPE(PRIOR, network, tracker=_NoTracker(), show_progress_bars=False)
+        trainer.append_simulations(theta, x).train(
+            max_num_epochs=1, show_train_summary=False
+        )
+    posterior = from_sbi(trainer.build_posterior())
+    assert posterior.sample(5, x[0]).shape == (5, 1, 2)
+    one, same = (posterior.sample(5, given, seed=0) for given in (x[0], x[:1]))
+    assert torch.equal(one, same)
+
+
+def test_a_corrector_of_trials_is_saved(tmp_path):
+    saved = per_trial(corrector(), 2, num_candidates=7)
+    saved.save(tmp_path / "c.safetensors")
+    loaded = load_corrector(tmp_path / "c.safetensors")
+    x = torch.randn(2, 6)
+    torch.testing.assert_close(loaded.correct(x, NOTES), saved.correct(x, NOTES))
+    assert (loaded.dim_x, loaded.num_candidates) == (2, 7)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ma_sbi.display.grouping import MISSING, most_frequent
+from ma_sbi.display.grouping import MISSING, labels, most_frequent
 
 
 def group(contexts, most):
@@ -22,7 +22,7 @@ def test_every_row_is_in_one_group_however_many_contexts_there_are(most):
 
 def test_the_most_frequent_come_first_and_the_rest_is_summed_up():
     groups = group([*"dcbbbaaa", *"aef"], most=2)
-    assert [one.label() for one in groups] == [
+    assert labels(groups) == [
         "a (n = 4)",
         "b (n = 3)",
         "4 other contexts (n = 4)",
@@ -44,6 +44,19 @@ def test_a_number_and_its_text_are_different_contexts():
 
 
 def test_long_names_are_shortened_and_control_characters_replaced():
-    (only,) = group(["\x1b[31m" + "very " * 50], most=1)
-    assert len(only.label(20)) <= 20 + len(" (n = 1)")
-    assert "\x1b" not in only.label()
+    groups = group(["\x1b[31m" + "very " * 50], most=1)
+    assert len(labels(groups, 20)[0]) <= 20 + len(" (n = 1)")
+    assert "\x1b" not in labels(groups)[0]
+
+
+@pytest.mark.parametrize("where", ["begin", "middle", "end"])
+def test_names_that_differ_anywhere_have_different_labels(where):
+    same = "The technician noted in the log that the probe of bench three "
+    names = {
+        "begin": [f"{one} {same * 2}" for one in ("high", "low")],
+        "middle": [f"{same} {one} {same}" for one in ("high", "low")],
+        "end": [f"{same * 2} reads {one}" for one in ("high", "low")],
+    }[where]
+    found = labels(group(names, most=5))
+    assert len(set(found)) == 2
+    assert all(len(one) <= 44 + len(" (n = 1)") for one in found)

@@ -16,13 +16,23 @@ from ma_sbi.checking.result import Check
 from ma_sbi.checking.running import run_all, warnings_as_notes
 from ma_sbi.checking.verdict import decide
 from ma_sbi.context import distinct, in_one_column
+from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.diagnostics.diagnostic import CannotRun, Rows
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.display.progress import showing
+from ma_sbi.labels import column_names
 from ma_sbi.minilm import embedded_once
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.protocols import ArrayLike, Context, Encoder
+from ma_sbi.protocols import (
+    AmortizedPosterior,
+    ArrayLike,
+    Context,
+    Corrector,
+    Encoder,
+    SBIPosteriorLike,
+)
 from ma_sbi.randomness import as_seed, derive, numpy_seeded, seeded
+from ma_sbi.telling import told_once
 
 __all__ = ["check"]
 
@@ -36,8 +46,8 @@ def check(
     x_sim: ArrayLike | None = None,
     theta: ArrayLike | None = None,
     groups: ArrayLike | Sequence[Any] | None = None,
-    posterior: Any = None,
-    corrector: Any = None,
+    posterior: AmortizedPosterior | SBIPosteriorLike | CorrectedPosterior | None = None,
+    corrector: Corrector | None = None,
     simulator: Callable[..., Any] | None = None,
     encoder: Encoder | None = None,
     simulations: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
@@ -93,6 +103,7 @@ def check(
         numpy_seeded(derive(seed, "numpy")),
         showing("Reading the context", show_progress=show_progress),
         embedded_once(),
+        told_once("leaky"),
     ):
         subject = prepare(
             x_obs,
@@ -117,11 +128,14 @@ def check(
         rows = _rows(subject)
     log.info("check of %d rows: %s", len(subject.x_obs), decision.verdict)
     advised = option if decision.verdict != "do not use" else None
+    own = None if advised is None else advised.corrector
+    if isinstance(own, BaseCorrector) and own is not corrector:
+        own.columns_ = getattr(corrector, "columns_", None) or column_names(x_obs)
     return Check(
         verdict=decision.verdict,
         reasons=decision.reasons,
         advice=decision.advice,
-        corrector=None if advised is None else advised.corrector,
+        corrector=own,
         judgement=judgement,
         results=subject.results,
         notes=tuple(subject.notes),

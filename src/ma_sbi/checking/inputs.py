@@ -19,7 +19,8 @@ from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.wordings import MISSING, Wordings
 from ma_sbi.display.text import shorten
 from ma_sbi.encoders import CategoryEncoder, HashEncoder, SentenceEncoder
-from ma_sbi.protocols import Context, Encoder, check_posterior
+from ma_sbi.labels import in_columns, match_columns, match_rows
+from ma_sbi.protocols import Context, Encoder, check_density, check_posterior
 from ma_sbi.reading import ContextReading, Kind, about_context, read_context
 from ma_sbi.transforming import check_encoder, fit_encoder, transform
 from ma_sbi.validation import (
@@ -28,7 +29,6 @@ from ma_sbi.validation import (
     as_pairs,
     as_pools,
     check_precision,
-    same_labels,
 )
 
 __all__ = ["KnownTexts", "prepare"]
@@ -68,14 +68,20 @@ def prepare(
         posterior = from_sbi(posterior)
     if posterior is not None:
         check_posterior(posterior)
+        posterior = posterior.of_rows() if hasattr(posterior, "of_rows") else posterior
     if simulator is not None and not callable(simulator):
         raise ValueError(
             f"simulator must be a function of theta, got a {type(simulator).__name__}"
         )
     if encoder is not None:
         check_encoder(encoder)
+    check_density(density)
     _check_corrector(corrector)
-    x_sim = same_labels(x_obs, x_sim)
+    x_obs = in_columns(getattr(corrector, "columns_", None), x_obs, 1)
+    x_obs, x_sim, context, groups, theta = match_rows(
+        x_obs=x_obs, x_sim=x_sim, context=context, groups=groups, theta=theta
+    )
+    x_sim = match_columns(x_obs, x_sim, "x_sim")
     observed = _double(x_obs, "x_obs")
     simulated = repeats = None
     if getattr(x_sim, "ndim", 0) == 3:
@@ -83,7 +89,9 @@ def prepare(
         simulated = repeats[:, 0]
     elif x_sim is not None:
         observed, simulated = (side.cpu() for side in as_pairs(x_obs, x_sim))
-    pool = Simulations.read(simulations)
+    pool = Simulations.read(simulations, like=x_obs)
+    if pool is not None:  # matched, and without names
+        simulations = pool.x if pool.theta is None else (pool.theta, pool.x)
     check_precision(
         x_obs=observed,
         x_sim=simulated if repeats is None else repeats,

@@ -15,6 +15,7 @@ from ma_sbi.choosing.noise import Noise, find_noise, simulator_noise
 from ma_sbi.choosing.outliers import find_outliers
 from ma_sbi.context import Entries, as_codes, as_entries, distinct
 from ma_sbi.correctors.likelihood import ShiftLikelihood
+from ma_sbi.labels import match_columns, match_rows
 from ma_sbi.nan import not_drawn, refuse
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive
@@ -55,15 +56,23 @@ class Simulations(NamedTuple):
     theta: Tensor | None = None
 
     @classmethod
-    def read(cls, given: Any) -> Simulations | None:
-        """Read simulations, or parameters and simulations; None if there are none."""
+    def read(cls, given: Any, like: Any = None) -> Simulations | None:
+        """Read simulations, or parameters and simulations; None if there are none.
+
+        Args:
+            given: What the user passed.
+            like: Observations; columns of tables are matched by their names.
+        """
         if given is None:
             return None
         if not (isinstance(given, tuple) and len(given) == 2):
+            given = match_columns(like, given, "simulations")
             return cls(as_matrix(given, "simulations", dtype=torch.float64, column=True))
-        theta, x = (
+        simulations, theta = match_rows(simulations=given[1], theta=given[0])
+        simulations = match_columns(like, simulations, "simulations")
+        x, theta = (
             as_matrix(part, name, dtype=torch.float64, column=True)
-            for part, name in zip(given, ("theta", "simulations"), strict=True)
+            for part, name in ((simulations, "simulations"), (theta, "theta"))
         )
         if len(theta) != len(x):
             raise ValueError(

@@ -50,7 +50,7 @@ class Part:
     is_forward: bool = True
 
 
-@stored()
+@stored("columns_")
 class ChosenCorrector(BaseCorrector):
     """What :func:`~ma_sbi.fit_corrector` returns: a mixture of fitted proposals.
 
@@ -81,6 +81,7 @@ class ChosenCorrector(BaseCorrector):
 
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
+        x, context = self.matched(x, context, self.dim_x)
         x = as_matrix(x, "x", dim=self.dim_x)
         with embedded_once():
             return self._corrections(x, self.entries_of(context, len(x)))
@@ -142,7 +143,10 @@ class ChosenCorrector(BaseCorrector):
         return torch.from_numpy(known[codes])
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{part.seen:.0%} {part.name}" for part in self.parts)
+        shares: dict[str, float] = {}
+        for part in self.parts:  # one may have a weight with evidence, and one without
+            shares[part.name] = shares.get(part.name, 0.0) + part.seen
+        parts = ", ".join(f"{share:.0%} {name}" for name, share in shares.items())
         return f"ChosenCorrector({parts})"
 
 

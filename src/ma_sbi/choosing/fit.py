@@ -48,14 +48,23 @@ from ma_sbi.correctors.forward import OtherUnits, about_spreads, why_unusable
 from ma_sbi.correctors.likelihood import BoundedDensity, ShiftLikelihood
 from ma_sbi.correctors.matching import MOST_UNLIKE, MatchingAssumption, about_units
 from ma_sbi.display.progress import say, showing
+from ma_sbi.labels import column_names, match_columns, match_rows
 from ma_sbi.minilm import embedded_once
 from ma_sbi.nan import not_drawn, refuse
-from ma_sbi.protocols import ArrayLike, Context, Encoder, check_posterior
+from ma_sbi.protocols import (
+    AmortizedPosterior,
+    ArrayLike,
+    Context,
+    Encoder,
+    SBIPosteriorLike,
+    check_density,
+    check_posterior,
+)
 from ma_sbi.randomness import derive
 from ma_sbi.reading import about_context
-from ma_sbi.telling import untold
+from ma_sbi.telling import told_once, untold
 from ma_sbi.transforming import check_encoder
-from ma_sbi.validation import as_matrix, same_labels
+from ma_sbi.validation import as_matrix
 
 __all__ = ["fit_corrector", "plan_corrector"]
 
@@ -91,7 +100,7 @@ def fit_corrector(
     *,
     simulations: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
     density: Callable[[Tensor], Tensor] | None = None,
-    posterior: Any = None,
+    posterior: AmortizedPosterior | SBIPosteriorLike | None = None,
     encoder: Encoder | None = None,
     groups: ArrayLike | Sequence[Any] | None = None,
     theta: ArrayLike | None = None,
@@ -146,7 +155,11 @@ def fit_corrector(
         >>> corrector.correct([[1.0, 0.0]], "The sensor reads high.").round(decimals=3)
         tensor([[0., 0.]])
     """
-    with showing("Reading the context", show_progress=show_progress), embedded_once():
+    with (
+        showing("Reading the context", show_progress=show_progress),
+        embedded_once(),
+        told_once("leaky"),
+    ):
         plan = plan_corrector(
             context,
             x_obs,
@@ -168,6 +181,7 @@ def fit_corrector(
             warnings.warn(said, stacklevel=2)
         say("Fitting what was chosen")
         chosen = plan.fit()
+        chosen.columns_ = column_names(x_obs)
     log.info("fit_corrector: %s", chosen.why)
     return chosen
 
@@ -199,13 +213,13 @@ def plan_corrector(
         check_encoder(encoder)
     if posterior is not None:
         check_posterior(posterior)
-    if density is not None and not callable(density):
-        raise ValueError(
-            "density must be a function of x, such as fit_density(simulations) returns, "
-            f"got a {type(density).__name__}"
-        )
-    x_sim = same_labels(x_obs, x_sim)
-    pool = Simulations.read(simulations)
+        posterior = posterior.of_rows() if hasattr(posterior, "of_rows") else posterior
+    check_density(density)
+    x_obs, x_sim, context, groups, theta = match_rows(
+        x_obs=x_obs, x_sim=x_sim, context=context, groups=groups, theta=theta
+    )
+    x_sim = match_columns(x_obs, x_sim, "x_sim")
+    pool = Simulations.read(simulations, like=x_obs)
     reference = pool.x if pool is not None else _draw(density, seed)
     read_with = partial(
         read_calibration,

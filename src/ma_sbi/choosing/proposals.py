@@ -60,6 +60,7 @@ class NothingDeparts(BaseCorrector):
 
     def corrections(self, x: Any, context: Context) -> Corrections:
         """Return x itself, with weight one."""
+        x, _ = self.matched(x, context)
         return Corrections.certain(as_matrix(x, "x"))
 
     def __repr__(self) -> str:

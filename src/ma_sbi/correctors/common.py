@@ -27,6 +27,15 @@ class CommonCorrector(BaseCorrector):
         self.corrector = corrector
 
     @property
+    def columns_(self) -> tuple[str, ...] | None:
+        """Names of the columns of x that it was fitted to."""
+        return self.corrector.columns_
+
+    @columns_.setter
+    def columns_(self, names: tuple[str, ...] | None) -> None:
+        self.corrector.columns_ = names
+
+    @property
     def why(self) -> Any:
         """What was chosen, what was rejected, and why."""
         return self.corrector.why

@@ -19,6 +19,7 @@ from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Inference
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
+from ma_sbi.labels import column_names, in_columns, match_rows
 from ma_sbi.protocols import ArrayLike, Context, Corrections, Encoder
 from ma_sbi.reading import about_context
 from ma_sbi.scaling import about_pairs
@@ -41,7 +42,7 @@ __all__ = [
     "encode",
 ]
 
-FITTED = ("fitted_", "departure_", "inference_", "seen_", "dim_x_")
+FITTED = ("fitted_", "departure_", "inference_", "seen_", "dim_x_", "columns_")
 """What a corrector knows after a fit."""
 # Relative to its size, what the difference of two float32 numbers may be wrong by.
 FLOAT32 = 4 * torch.finfo(torch.float32).eps
@@ -52,13 +53,31 @@ class BaseCorrector(ABC):
 
     Attributes:
         why: What was chosen, what was rejected, and why; None if nothing was chosen.
+        columns_: Names of the columns of x that it was fitted to; None if x was no table.
     """
 
     why: Any = None
+    columns_: tuple[str, ...] | None = None
 
     @abstractmethod
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
+
+    def matched(
+        self, x: ArrayLike, context: Context, dim: int | None = None
+    ) -> tuple[Any, Any]:
+        """Match tables by names: columns of x to the fit, rows of the context to x.
+
+        Args:
+            x: Observations.
+            context: One entry per observation, or one for all.
+            dim: Number of columns of x, if it is known.
+
+        Raises:
+            ValueError: If they have other names.
+        """
+        x, context = match_rows(x=in_columns(self.columns_, x, dim), context=context)
+        return x, context
 
     def entries_of(self, context: Context, num_rows: int | None = None) -> Entries:
         """Check a context, and bring it into the form of those that were fitted to."""
@@ -140,6 +159,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
                 row by row, or are not finite.
         """
         axes = self.axes()
+        x_obs, x_sim, context = match_rows(x_obs=x_obs, x_sim=x_sim, context=context)
         observed, simulated = self._check_data(axes.fitting, x_obs, x_sim, simulations)
         name = "x_sim" if axes.fitting.paired else "simulations"
         warn_of_precision(x_obs=observed, **{name: simulated})
@@ -172,7 +192,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
             pools = Pools(encoding, rows, basis, observed, simulated)
             self.fitted_ = axes.fitting.fit(pools, seed=seed)
         self.departure_, self.inference_ = departure, axes.inference
-        self.dim_x_ = observed.shape[1]
+        self.dim_x_, self.columns_ = observed.shape[1], column_names(x_obs)
         return self
 
     @property
@@ -189,6 +209,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         self._check_fitted()
+        x, context = self.matched(x, context, self.dim_x_)
         x = as_matrix(x, "x", dim=self.dim_x_)
         coefficients, log_weight, offset = self._hypotheses(
             self.entries_of(context, len(x))

@@ -17,6 +17,7 @@ from typing_extensions import Self
 from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import BaseCorrector, FittableCorrector, encode
 from ma_sbi.correctors.unseen import UnseenContext
+from ma_sbi.labels import column_names, match_columns, match_rows
 from ma_sbi.one_at_a_time import recorded_warnings
 from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.transforming import fit_encoder
@@ -109,13 +110,18 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
                 every copy sees all of it.
             seed: Makes fits that draw random numbers repeatable.
         """
-        hint = about_vector(x_obs, "x_obs")
+        x_obs, x_sim, context, groups, time = match_rows(
+            x_obs=x_obs, x_sim=x_sim, context=context, groups=self.groups, time=self.time
+        )
+        x_sim = match_columns(x_obs, x_sim, "x_sim")
+        simulations = match_columns(x_obs, simulations, "simulations")
+        hint, columns = about_vector(x_obs, "x_obs"), column_names(x_obs)
         x_obs = as_matrix(x_obs, "x_obs", column=True, dtype=torch.float64)
         if x_sim is not None:
             x_sim = as_matrix(x_sim, "x_sim", column=True, dtype=torch.float64)
         n = len(x_obs)
         entries = as_entries(context, num_rows=n, hint=hint)
-        allowed = self._allowed(n)
+        allowed = _allowed(n, groups, time)
         uniques, codes = distinct(entries)
         encoder = fit_encoder(self.corrector.encoder, entries)
         table = EncodingTable(encode(encoder, uniques).numpy())
@@ -141,6 +147,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         self.correctors_ = [copies[member] for member in members.reshape(-1)]
         self.num_training_ = torch.from_numpy(allowed.sum(axis=1))
         self.x_obs_, self.entries_, self.codes_ = x_obs.float(), entries, codes
+        self.columns_ = columns
         alone = [row for row, copy in enumerate(self.correctors_) if copy is None]
         if alone:
             warnings.warn(
@@ -158,6 +165,7 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
         """
         if not hasattr(self, "correctors_"):
             raise NotFittedError("this cross-fitted corrector is not fitted yet: call fit")
+        x, context = self.matched(x, context, self.x_obs_.shape[1])
         x = as_matrix(x, "x", dim=self.x_obs_.shape[1])
         if x.shape != self.x_obs_.shape or not torch.equal(x.to(self.x_obs_), self.x_obs_):
             raise ValueError(
@@ -197,14 +205,15 @@ class CrossFittedCorrector(BaseCorrector, BaseEstimator):
             "itself and save that"
         )
 
-    def _allowed(self, n: int) -> np.ndarray:
-        """Tell which rows each row may learn from, shape ``(n, n)``."""
-        groups = np.arange(n) if self.groups is None else as_codes(self.groups, "groups", n)
-        allowed = groups[:, None] != groups
-        if self.time is not None:
-            time = as_codes(self.time, "time", n)
-            allowed &= time < time[:, None]
-        return allowed
+
+def _allowed(n: int, groups: Any, time: Any) -> np.ndarray:
+    """Tell which rows each row may learn from, shape ``(n, n)``."""
+    group = np.arange(n) if groups is None else as_codes(groups, "groups", n)
+    allowed = group[:, None] != group
+    if time is not None:
+        moment = as_codes(time, "time", n)
+        allowed &= moment < moment[:, None]
+    return allowed
 
 
 class EncodingTable(BaseEstimator):

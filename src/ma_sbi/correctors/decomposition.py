@@ -32,6 +32,11 @@ class _PartialShift(BaseCorrector):
         self.whole = whole
         self.mean = mean
 
+    @property
+    def columns_(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        """Names of the columns of x that the whole was fitted to."""
+        return getattr(self.whole, "columns_", None)
+
     def examples(self) -> Examples:
         """Return a few calibration rows."""
         return self.whole.examples()
@@ -42,6 +47,7 @@ class _PartialShift(BaseCorrector):
 
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return the single candidate correction of x ``(batch, dim_x)``."""
+        x, context = self.matched(x, context, len(self.mean))
         x = as_matrix(x, "x", dim=len(self.mean))
         shift = self.shift(as_entries(context, num_rows=len(x))).to(x)
         return Corrections.certain(x - shift)

@@ -21,6 +21,7 @@ from ma_sbi.correctors.forward_maps import (
 )
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.correctors.way_back import Imagined
+from ma_sbi.labels import column_names, match_rows
 from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import ranges_apart, spreads_apart
@@ -68,6 +69,7 @@ class OtherUnits(UserWarning):
     "imagined_",
     "dim_x_",
     "doubt_",
+    "columns_",
     simulations="-",
     num_candidates="<1000000",
 )
@@ -139,9 +141,10 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
                 "this ForwardCorrector came from a file, which does not hold simulations "
                 "to fit with: make a new one, ForwardCorrector(simulations)"
             )
+        x_obs, x_sim, context = match_rows(x_obs=x_obs, x_sim=x_sim, context=context)
         observed, simulated = as_pairs(x_obs, x_sim)
         warn_of_precision(x_obs=observed, x_sim=simulated)
-        pool = as_pools(observed, self.simulations)[1].to(observed)
+        pool = as_pools(x_obs, self.simulations)[1].to(observed)
         unusable = why_unusable(simulated, pool)
         if unusable:
             raise ValueError(unusable)
@@ -166,7 +169,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
             own = choose_map(*pairs, some, seed=seed)
             if own.errors.mean() <= every.errors[rows].mean():
                 self._learn(code, own, pairs, pool, seed)
-        self.dim_x_ = observed.shape[1]
+        self.dim_x_, self.columns_ = observed.shape[1], column_names(x_obs)
         # No pair had a context that is wrong. The next one may.
         self.doubt_ = 1 / (len(observed) + 1)
         return self
@@ -209,6 +212,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
     def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         self._check_fitted()
+        x, context = self.matched(x, context, self.dim_x_)
         x = as_matrix(x, "x", dim=self.dim_x_)
         uniques, codes = distinct(as_entries(context, num_rows=len(x)))
         number = match(self.known_, uniques)[codes]

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import BaseCorrector
+from ma_sbi.correctors.unseen import Examples
 from ma_sbi.protocols import Context, Corrections, Corrector
+from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_count, as_matrix
 
 __all__ = ["TrialCorrector", "per_trial"]
@@ -55,6 +57,7 @@ def per_trial(
     )
 
 
+@stored(dim_x="<1000000", num_candidates="<1000000")
 class TrialCorrector(BaseCorrector):
     """What :func:`per_trial` returns."""
 
@@ -68,6 +71,11 @@ class TrialCorrector(BaseCorrector):
         """The encoder of the corrector of trials, if it has one."""
         return getattr(self.corrector, "encoder_", None)
 
+    def examples(self) -> Examples:
+        """Return a few calibration rows, which are observations of one trial."""
+        examples = getattr(self.corrector, "examples", super().examples)
+        return examples()
+
     @property
     def needs_every_row(self) -> bool:
         """Whether rows cannot be corrected in blocks."""
@@ -77,6 +85,7 @@ class TrialCorrector(BaseCorrector):
         """Return candidates of x ``(batch, trials * dim_x)`` with their weights."""
         if isinstance(x, Tensor) and x.ndim == 3:
             x = x.flatten(1)
+        x, context = self.matched(x, context)
         x = as_matrix(x, "x")
         num_trials, rest = divmod(x.shape[1], self.dim_x)
         if rest:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.metrics.coverage import acauc
 from ma_sbi.metrics.draws import with_truth
 from ma_sbi.protocols import Context, has_density
@@ -149,6 +150,11 @@ def coverage(
     Raises:
         ValueError: If rows do not pair up or are too few.
     """
+    x_obs, theta, context = match_rows(
+        x_obs=in_columns(getattr(posterior, "columns_", None), x_obs, 1),
+        theta=theta,
+        context=context,
+    )
     truth = as_matrix(theta, "theta", column=True)
     x = as_matrix(x_obs, "x_obs", column=True)
     if len(truth) != len(x):

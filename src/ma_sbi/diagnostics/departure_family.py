@@ -27,6 +27,7 @@ from ma_sbi.diagnostics.diagnostic import Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.display.grouping import MISSING, most_frequent
+from ma_sbi.labels import match_rows
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive, generator
 from ma_sbi.reading import read_context
@@ -112,6 +113,9 @@ def departure_family(
         groups: One label per row; rows that share one are held out together.
         seed: Makes the folds, which all fits share, repeatable.
     """
+    x_obs, x_sim, context, groups = match_rows(
+        x_obs=x_obs, x_sim=x_sim, context=context, groups=groups
+    )
     observed, simulated = (one.cpu() for one in as_pairs(x_obs, x_sim))
     reading = read_context(context, len(observed), encoder)
     entries: Any = reading.entries

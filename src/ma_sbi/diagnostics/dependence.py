@@ -30,6 +30,7 @@ from ma_sbi.diagnostics.diagnostic import Diagnostic
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.diagnostics.wordings import Blind
 from ma_sbi.display.progress import steps
+from ma_sbi.labels import match_rows
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.reading import ContextReading, read_context
@@ -119,6 +120,7 @@ def dependence_test(
         True
     """
     num_permutations = as_count(num_permutations, "num_permutations")
+    a, b, groups = match_rows(a=a, b=b, groups=groups)
     if blind is not None:
         return _test_twice(
             a,

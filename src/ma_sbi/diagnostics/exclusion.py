@@ -20,6 +20,7 @@ from ma_sbi.diagnostics.dependence import Dependence, dependence_test
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.diagnostics.wordings import Blind
+from ma_sbi.labels import match_rows
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.reading import ContextReading, read_context
@@ -148,6 +149,9 @@ def exclusion_test(
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
     if not 0 < threshold < 1:
         raise ValueError(f"threshold must lie between 0 and 1, got {threshold!r}")
+    x_sim, x_obs, theta, context, groups = match_rows(
+        x_sim=x_sim, x_obs=x_obs, theta=theta, context=context, groups=groups
+    )
     given = _check(x_sim, x_obs, theta)
     n = len(next(iter(given.values())))
     reading = read_context(context, n, encoder)
@@ -235,6 +239,7 @@ def held_out_r2(
     Returns:
         The share; NaN if the values never change.
     """
+    values, context, groups = match_rows(values=values, context=context, groups=groups)
     matrix = as_rows(values, "values")
     reading = read_context(context, len(matrix), encoder)
     return _share(matrix, reading, _folds(len(matrix), groups, seed))
@@ -263,6 +268,7 @@ def held_out_r2_error(
     Returns:
         The error; NaN if the values never change.
     """
+    values, context, groups = match_rows(values=values, context=context, groups=groups)
     matrix = as_rows(values, "values")
     n = len(matrix)
     reading = read_context(context, n, encoder)

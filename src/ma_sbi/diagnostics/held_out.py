@@ -17,6 +17,7 @@ from ma_sbi.context import as_codes, as_entries, distinct
 from ma_sbi.correctors.composed import FittableCorrector, encode
 from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.correctors.shift import ShiftCorrector
+from ma_sbi.labels import match_rows
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive, generator
@@ -161,6 +162,9 @@ def hold_out(
     Raises:
         ValueError: If there are too few rows or groups to hold any out.
     """
+    x_obs, x_sim, context, groups = match_rows(
+        x_obs=x_obs, x_sim=x_sim, context=context, groups=groups
+    )
     observed, simulated = (values.cpu() for values in as_pairs(x_obs, x_sim))
     n = len(observed)
     entries = as_entries(context, num_rows=n)

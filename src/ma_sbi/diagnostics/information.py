@@ -45,6 +45,7 @@ from ma_sbi.diagnostics.estimators import (
 )
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.display.progress import steps
+from ma_sbi.labels import match_rows
 from ma_sbi.protocols import Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.reading import merge_rare, read_context
@@ -187,6 +188,7 @@ def mutual_information(
         num_neighbours = as_count(num_neighbours, "num_neighbours")
     if num_permutations != 0:
         num_permutations = as_count(num_permutations, "num_permutations")
+    delta, context = match_rows(delta=delta, context=context)
     columns = as_columns(delta, "delta")
     n = len(columns)
     reading = read_context(context, n, encoder)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ma_sbi.diagnostics.diagnostic import Diagnostic
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
+from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import AmortizedPosterior, Context
 from ma_sbi.randomness import derive, generator
@@ -104,7 +105,10 @@ def predictive_check(
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
     if as_count(num_samples, "num_samples") < 20:
         raise ValueError(f"num_samples must be at least 20, got {num_samples}")
-    x = as_matrix(x_obs, "x_obs", column=getattr(posterior, "dim_x", None) == 1)
+    dim_x = getattr(posterior, "dim_x", None)
+    x_obs = in_columns(getattr(posterior, "columns_", None), x_obs, dim_x)
+    x_obs, context = match_rows(x_obs=x_obs, context=context)
+    x = as_matrix(x_obs, "x_obs", column=dim_x == 1)
     rng = generator(derive(seed, "rows"))
     if isinstance(posterior, CorrectedPosterior):
         x = posterior.corrections(x, context).draw(rng)

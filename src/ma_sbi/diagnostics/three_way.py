@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ma_sbi.correctors.composed import FittableCorrector
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
+from ma_sbi.labels import match_rows
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
 from ma_sbi.protocols import AmortizedPosterior, Context
@@ -118,6 +119,9 @@ def three_way(
         seed: Makes the result repeatable.
     """
     check_positive(margin, "margin")
+    x_obs, x_sim, context, groups, theta = match_rows(
+        x_obs=x_obs, x_sim=x_sim, context=context, groups=groups, theta=theta
+    )
     if held is None:
         held = hold_out(
             context,

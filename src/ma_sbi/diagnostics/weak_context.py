@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ma_sbi.correctors.composed import FittableCorrector
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
+from ma_sbi.labels import match_rows
 from ma_sbi.protocols import Context
 from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.theory.estimation import (
@@ -175,6 +176,9 @@ def weak_context(
         >>> weak_context(notes, x_obs, x_sim, seed=0).verdict
         'helps'
     """
+    x_obs, x_sim, context, groups = match_rows(
+        x_obs=x_obs, x_sim=x_sim, context=context, groups=groups
+    )
     if held is None:
         held = hold_out(
             context,

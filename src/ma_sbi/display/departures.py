@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
 from ma_sbi.display.drawing import AFTER, BEFORE, INK, NEUTRAL
-from ma_sbi.display.grouping import Group
+from ma_sbi.display.grouping import Group, labels
 
 __all__ = ["Summary", "draw_along", "draw_by_context", "summarise"]
 
@@ -89,8 +89,8 @@ def draw_by_context(
         ax.set_ylim(len(groups) - 0.5, -0.5)
         ax.xaxis.set_major_locator(MaxNLocator(4))
         # A text of the user starts no formula.
-        labels = [group.label(most_letters) for group in groups]
-        ax.set_yticks(range(len(groups)), labels, parse_math=False)
+        names = labels(groups, most_letters)
+        ax.set_yticks(range(len(groups)), names, parse_math=False)
 
 
 def draw_along(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ma_sbi.display.text import shorten
+from ma_sbi.display.text import shorten_apart
 
-__all__ = ["MISSING", "Group", "most_frequent"]
+__all__ = ["MISSING", "Group", "labels", "most_frequent"]
 
 MISSING = "(missing)"
 """Stands for a context that is missing."""
@@ -26,9 +27,14 @@ class Group(NamedTuple):
     name: str
     rows: np.ndarray
 
-    def label(self, most: int = 44) -> str:
-        """Write the name, shortened, with the number of rows."""
-        return f"{shorten(self.name, most)} (n = {len(self.rows):,})"
+
+def labels(groups: Sequence[Group], most: int = 44) -> list[str]:
+    """Write the names, shortened, with the numbers of rows."""
+    names = shorten_apart([group.name for group in groups], most)
+    return [
+        f"{name} (n = {len(group.rows):,})"
+        for name, group in zip(names, groups, strict=True)
+    ]
 
 
 def most_frequent(contexts: np.ndarray, most: int) -> list[Group]:
@@ -41,11 +47,8 @@ def most_frequent(contexts: np.ndarray, most: int) -> list[Group]:
         most: Most entries by name, besides the missing one and that of all others.
 
     Example:
-        >>> for one in most_frequent(np.array([*"aaabbcd"], dtype=object), most=2):
-        ...     print(one.label())
-        a (n = 3)
-        b (n = 2)
-        2 other contexts (n = 2)
+        >>> labels(most_frequent(np.array([*"aaabbcd"], dtype=object), most=2))
+        ['a (n = 3)', 'b (n = 2)', '2 other contexts (n = 2)']
     """
     codes, known = pd.factorize(np.asarray(contexts, dtype=object), use_na_sentinel=False)
     order = np.argsort(-np.bincount(codes), kind="stable")

@@ -8,6 +8,8 @@ from matplotlib.axes import Axes
 
 from ma_sbi.diagnostics.coverage import LEVELS, Coverage, coverage
 from ma_sbi.display.coverage import draw_coverage
+from ma_sbi.display.progress import say, showing
+from ma_sbi.labels import in_columns, match_table
 from ma_sbi.plots.panels import one_axes
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import ArrayLike, Context
@@ -27,6 +29,7 @@ def plot_coverage(
     with_density: bool = True,
     ax: Axes | None = None,
     seed: int = 0,
+    show_progress: bool | None = None,
 ) -> Axes:
     """Plot how often regions contain the true parameters, before and after a correction.
 
@@ -46,6 +49,8 @@ def plot_coverage(
             one; else central intervals, averaged over parameters, which take less time.
         ax: Where to draw; new axes if None.
         seed: Of the draws.
+        show_progress: Whether to show progress, on standard error; if None, to a person:
+            on a terminal or in a notebook.
 
     Raises:
         ValueError: If rows do not pair up, or are fewer than 20.
@@ -54,6 +59,8 @@ def plot_coverage(
         raise ValueError(
             f"corrected must be a CorrectedPosterior, got a {type(corrected).__name__}"
         )
+    x_obs = in_columns(corrected.columns_, x_obs, 1)
+    x_sim = match_table(x_obs, x_sim)
     ax = one_axes(ax, (6.2, 3.9))
 
     def at(posterior: Any, x: ArrayLike, given: Context | None = None) -> Coverage:
@@ -68,12 +75,16 @@ def plot_coverage(
             seed=derive(seed, "coverage"),
         )
 
-    found = {
-        "at x_sim": None if x_sim is None else at(corrected.posterior, x_sim),
-        "before correction": at(corrected.posterior, x_obs),
-        "after correction": at(corrected, x_obs, context),
+    asked: dict[str, tuple[Any, ...]] = {
+        "at x_sim": (corrected.posterior, x_sim),
+        "before correction": (corrected.posterior, x_obs),
+        "after correction": (corrected, x_obs, context),
     }
-    draw_coverage(
-        ax, {name: one.expected for name, one in found.items() if one is not None}
-    )
+    found: dict[str, Coverage] = {}
+    with showing("Measuring coverage", show_progress=show_progress):
+        for name, (posterior, x, *given) in asked.items():
+            if x is not None:
+                say(f"Measuring coverage {name}: draws and densities of each row")
+                found[name] = at(posterior, x, *given)
+    draw_coverage(ax, {name: one.expected for name, one in found.items()})
     return ax

@@ -14,6 +14,7 @@ from ma_sbi.choosing.why import Tried
 from ma_sbi.context import as_entries, in_one_column
 from ma_sbi.display.drawing import AFTER, BEFORE, INK, NEUTRAL
 from ma_sbi.display.text import shorten
+from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.plots.panels import as_columns, as_names, one_axes
 from ma_sbi.protocols import ArrayLike, Context, Corrector
 from ma_sbi.validation import as_matrix
@@ -54,6 +55,9 @@ def plot_candidates(
     Raises:
         ValueError: If x is not one observation.
     """
+    x, context = match_rows(
+        x=in_columns(getattr(corrector, "columns_", None), x, None), context=context
+    )
     titles_from = x
     x = as_matrix(x, "x")
     if len(x) != 1:

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy.ndimage import gaussian_filter
 
 from ma_sbi.display.drawing import AFTER, BEFORE, INK, NEUTRAL
+from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.plots.panels import as_names, as_numbers
 from ma_sbi.posterior import CorrectedPosterior
 from ma_sbi.protocols import ArrayLike, Context
@@ -62,6 +63,7 @@ def plot_before_after(
             "corrected must be a CorrectedPosterior, got a "
             f"{type(corrected).__name__}; plot_corner takes draws of any posterior"
         )
+    x, context = match_rows(x=in_columns(corrected.columns_, x, None), context=context)
     x = as_matrix(x, "x")
     if len(x) != 1:
         raise ValueError(f"x must be one observation, got {len(x)}: pass x[:1]")

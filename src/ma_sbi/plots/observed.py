@@ -15,7 +15,8 @@ from pandas.api.types import infer_dtype
 from ma_sbi.context import Entries, as_entries, in_one_column
 from ma_sbi.display.departures import draw_along, draw_by_context
 from ma_sbi.display.drawing import AFTER, BEFORE, NEUTRAL
-from ma_sbi.display.grouping import MISSING, most_frequent
+from ma_sbi.display.grouping import MISSING, labels, most_frequent
+from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.plots.panels import (
     as_columns,
     as_names,
@@ -27,7 +28,7 @@ from ma_sbi.protocols import ArrayLike, Context, Corrector
 from ma_sbi.randomness import generator
 from ma_sbi.reading import read_context
 from ma_sbi.scaling import column_scale
-from ma_sbi.validation import as_count, as_pairs, as_pools, same_labels
+from ma_sbi.validation import as_count, as_pairs, as_pools
 
 __all__ = ["plot_departures", "plot_observations"]
 
@@ -85,7 +86,9 @@ def plot_departures(
         >>> [label.get_text() for label in ax.get_yticklabels()]
         ['warm (n = 2)', 'cool (n = 2)']
     """
-    observed, simulated = as_pairs(x_obs, mean_of_runs(same_labels(x_obs, x_sim)))
+    x_obs = in_columns(getattr(corrector, "columns_", None), x_obs, 1)
+    x_obs, x_sim, context = match_rows(x_obs=x_obs, x_sim=x_sim, context=context)
+    observed, simulated = as_pairs(x_obs, mean_of_runs(x_sim))
     entries = as_entries(context, num_rows=len(observed))
     chosen = as_columns(columns, observed.shape[1])
     titles = as_names(names, observed.shape[1], "x", x_obs, x_sim)
@@ -122,7 +125,7 @@ def _draw_departures(
         _label_all(axes, across, "x_obs - x_sim", is_ours=ax is None)
     else:
         groups = most_frequent(in_one_column(entries), most)
-        longest = max(len(group.label()) for group in groups)
+        longest = max(map(len, labels(groups)))
         size = (2.2 if num > 1 else 3.6, 0.7 + 0.28 * len(groups))
         margin = (0.075 * longest, 0.7)
         axes = several_axes(ax, num, size, margin=margin, sharey=True)
@@ -194,6 +197,8 @@ def plot_observations(
     """
     if np.ndim(simulations) == 3:
         simulations = np.asarray(simulations).reshape(-1, np.shape(simulations)[-1])
+    x_obs = in_columns(getattr(corrector, "columns_", None), x_obs, 1)
+    x_obs, context = match_rows(x_obs=x_obs, context=context)
     observed, cloud = as_pools(x_obs, simulations)
     entries = as_entries(context, num_rows=len(observed))
     num = observed.shape[1]

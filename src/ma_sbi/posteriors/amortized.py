@@ -16,6 +16,7 @@ from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.protocols import MAX_ROWS, ArrayLike
 from ma_sbi.randomness import seeded
+from ma_sbi.telling import told_together
 from ma_sbi.validation import as_matrix, as_shape, as_tensor
 
 __all__ = ["Amortized"]
@@ -85,7 +86,7 @@ class Amortized(ABC):
             self.training_range.warn(x)
         per_pass = max(1, self.max_rows // len(x))
         counts = [min(per_pass, total - start) for start in range(0, total, per_pass)]
-        with torch.no_grad():
+        with torch.no_grad(), told_together():
             passes = self._draw_passes(counts, x, seed)
         draws = torch.cat(passes) if len(passes) > 1 else passes[0]
         tell(not_drawn(draws), "draws")
@@ -94,6 +95,13 @@ class Amortized(ABC):
     def as_rows(self, x: Any) -> Tensor:
         """Check observations, and return one row for each, shape ``(batch, dim_x)``."""
         return as_matrix(x, "x", dim=self.dim_x, device=self.device)
+
+    def of_rows(self) -> Amortized:
+        """Return the same posterior, which takes a matrix for rows in any case.
+
+        What is passed on inside this package is one row per observation.
+        """
+        return self
 
     def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
         """Draw as often as each pass counts, from torch's global generator."""
@@ -111,6 +119,19 @@ class Amortized(ABC):
         is returned as it is.
         """
         return self
+
+    def log_prob_by_weight(
+        self, theta: ArrayLike, x: ArrayLike, weight: Tensor | None
+    ) -> Tensor:
+        """Evaluate as ``log_prob`` does, where densities at x are to be averaged.
+
+        Args:
+            theta: Parameters, shape ``(num_samples, batch, dim_theta)``.
+            x: Observations, shape ``(batch, dim_x)``.
+            weight: What each counts for in its average, shape ``(batch,)``: what costs
+                much may be less exact for little weight.
+        """
+        return self.log_prob(theta, x)  # type: ignore[attr-defined]  # if it has one
 
     def acceptance(self, x: Any, num_draws: int) -> Tensor:
         """Estimate the share of draws inside the prior's support, shape ``(batch,)``.

@@ -73,6 +73,9 @@ def from_sbi(
 class SBIAdapter(Truncated):
     """Any sbi posterior, through its ``sample_batched``."""
 
+    # Whether a matrix is rows in any case, and never trials.
+    reads_rows = False
+
     def __init__(self, posterior: Any, x_train: ArrayLike | None = None) -> None:
         self.posterior = posterior
         estimator = _estimator(posterior)
@@ -97,6 +100,14 @@ class SBIAdapter(Truncated):
         fixed = shape[1:] if self.takes_trials else shape
         if len(given) == len(shape) + 1 > 2 and given[len(given) - len(fixed) :] == fixed:
             x = x.reshape(given[0], -1)
+        elif given == tuple(shape) and len(shape) > 1 and not self.takes_trials:
+            x = x.reshape(1, -1)  # one observation
+        elif self.takes_trials and not self.reads_rows and _may_be_trials(given, shape):
+            raise ValueError(
+                f"x of shape {given} may be one observation of {given[0]} trials or "
+                f"{given[0]} observations of one trial: pass x[None] for the first, "
+                "x[:, None] for the second"
+            )
         x = super().as_rows(x)
         if self.takes_trials:
             num_trials, rest = divmod(x.shape[1], fixed.numel())
@@ -106,6 +117,14 @@ class SBIAdapter(Truncated):
                     f"{shape[0]} trials, as in training; got {tuple(given)}"
                 )
         return x
+
+    def of_rows(self) -> Self:
+        """Return the same posterior, which takes a matrix for rows in any case."""
+        if not self.takes_trials or self.reads_rows:
+            return self
+        other = copy.copy(self)
+        other.reads_rows = True
+        return other
 
     def _condition(self, x: Tensor) -> Tensor:
         if self.condition_shape is None:
@@ -152,6 +171,13 @@ class SBIAdapter(Truncated):
         """Return what it is made of, for a file; arguments as of ``save``."""
         from ma_sbi.posteriors.sbi_files import pack_sbi
 
+        if not isinstance(self.posterior, DirectPosterior):
+            raise ValueError(
+                f"a {type(self.posterior).__name__} of sbi cannot be saved without pickle, "
+                "only posteriors of NPE can: write it by torch.save(posterior.posterior, "
+                "path), and read it by load_posterior(path, allow_pickle=True), or "
+                "--allow-pickle of the commands"
+            )
         return pack_sbi(self, network, **options)
 
     def __repr__(self) -> str:
@@ -238,11 +264,18 @@ class EnsembleAdapter(SBIAdapter):
 
     def log_prob(self, theta: ArrayLike, x: ArrayLike) -> Tensor:
         """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``."""
+        return self.log_prob_by_weight(theta, x, None)
+
+    def log_prob_by_weight(self, theta: Any, x: Any, weight: Tensor | None) -> Tensor:
+        """Evaluate as ``log_prob`` does, where densities at x are to be averaged."""
         if not self.has_density:
             raise ValueError("a member of this ensemble can be sampled but has no density")
         theta, x = self._check_density_input(theta, x)
+        members = [member.of_rows() for member in self.members]
         with untold():  # what there is to say is said once, below
-            each = torch.stack([member.log_prob(theta, x) for member in self.members])
+            each = torch.stack(
+                [member.log_prob_by_weight(theta, x, weight) for member in members]
+            )
         return self._told((each + self._weight(x).log()[:, None, None]).logsumexp(dim=0))
 
     def quick(self) -> Self:
@@ -264,6 +297,11 @@ class EnsembleAdapter(SBIAdapter):
             member.to(device)
         return super().to(device)
 
+    def of_rows(self) -> Self:
+        """Return the same ensemble, which takes a matrix for rows in any case."""
+        other = super().of_rows()
+        return other._of([member.of_rows() for member in self.members])
+
     def _weight(self, like: Tensor) -> Tensor:
         return self.posterior.weights.to(like)
 
@@ -271,6 +309,11 @@ class EnsembleAdapter(SBIAdapter):
         other = copy.copy(self)
         other.members = members
         return other
+
+
+def _may_be_trials(given: tuple[int, ...], shape: torch.Size) -> bool:
+    """Tell whether a matrix is as wide as one trial, and several are allowed."""
+    return given[1:] == tuple(shape[1:]) and given[0] > 1 and shape[0] > 1
 
 
 def _takes_trials(estimator: Any) -> bool:

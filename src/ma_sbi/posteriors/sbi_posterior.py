@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from sbi.inference.posteriors.base_posterior import NeuralPosterior
@@ -19,6 +19,9 @@ from ma_sbi.mixture import log_prob_corrected, log_prob_mixture, sample_correcte
 from ma_sbi.protocols import AmortizedPosterior, ArrayLike, Context, Corrections, Encoder
 from ma_sbi.randomness import seeded
 from ma_sbi.validation import as_matrix, as_shape
+
+if TYPE_CHECKING:
+    from ma_sbi.posteriors.amortized import Amortized
 
 __all__ = ["PackedPosterior", "SBIPosterior"]
 
@@ -95,7 +98,7 @@ class SBIPosterior(NeuralPosterior):
             norm_posterior: Whether to normalise over the prior's support, as sbi does.
             track_gradients: Whether the result has gradients.
             leakage_correction_params: Of these, ``num_rejection_samples`` has an effect:
-                draws per candidate to normalise by.
+                the most draws to normalise a candidate by.
         """
         # A copy, as the observation is part of it: threads may ask for different ones.
         potential = copy.copy(self.potential_fn)
@@ -142,9 +145,16 @@ class SBIPosterior(NeuralPosterior):
         weight = candidates.log_weight.exp()
         if not hasattr(self.posterior, "acceptance"):
             return weight.sum(dim=0)  # not one of our posteriors: it is not cut
-        flat = candidates.x.flatten(0, 1)
-        share = self.posterior.acceptance(flat, num_rejection_samples)
-        return (share.reshape(weight.shape) * weight).sum(dim=0)
+        share, ours = torch.zeros_like(weight), cast("Amortized", self.posterior)
+        posterior = ours.of_rows()
+        # As many draws in all as one candidate would have: each has some by its weight.
+        level = (num_rejection_samples * weight).clamp(min=1).log2().ceil().long()
+        level[weight == 0] = -1
+        for one in level[level >= 0].unique().tolist():
+            members = level == one
+            found = posterior.acceptance(candidates.x[members], 2**one)
+            share[members] = found.to(share)
+        return (share * weight).sum(dim=0)
 
     def to(self, device: torch.device | str) -> None:
         """Move the posterior to a device, in place as sbi's own; the default x as well."""
@@ -157,6 +167,21 @@ class SBIPosterior(NeuralPosterior):
         self._build(self.posterior, self.correct)
         if default_x is not None:
             self.set_default_x(default_x)
+
+    def set_default_x(self, x: Any) -> Any:
+        """Set the observation to use where none is given."""
+        return super().set_default_x(self._one(x))
+
+    def _x_else_default_x(self, x: Any) -> Tensor:
+        return super()._x_else_default_x(None if x is None else self._one(x))
+
+    def _one(self, x: Any) -> Any:
+        """Give one observation of several dimensions, such as trials, a batch, as sbi."""
+        shape = tuple(getattr(self.posterior, "condition_shape", None) or ())
+        given = tuple(getattr(x, "shape", ()))
+        trials = getattr(self.posterior, "takes_trials", False)
+        fits = given[1:] == shape[1:] if trials else given == shape
+        return x[None] if fits and len(given) == len(shape) > 1 else x
 
     def _normalised(self, norm_posterior: bool, params: dict[str, Any] | None) -> Any:  # noqa: FBT001
         num_draws = (params or {}).get("num_rejection_samples")
@@ -178,6 +203,7 @@ class PackedPosterior(SBIPosterior):
         correct: Maps x ``(batch, dim_x)`` and its contexts to candidate corrections.
         encoder: The corrector's fitted encoder, if it has one.
         contexts: Every context that will be packed.
+        match: Matches tables of x and its contexts by their names.
     """
 
     def __init__(
@@ -186,8 +212,10 @@ class PackedPosterior(SBIPosterior):
         correct: Callable[[Tensor, Context], Corrections],
         encoder: Encoder | None,
         contexts: Context,
+        match: Callable[[Any, Any], tuple[Any, Any]],
     ) -> None:
         self._correct_in_context = correct
+        self._match = match
         self._contexts, _ = distinct(as_entries(contexts))
         number = torch.arange(len(self._contexts)).float()[:, None]
         if encoder is not None:
@@ -198,6 +226,7 @@ class PackedPosterior(SBIPosterior):
 
     def pack(self, x: ArrayLike, context: Context) -> Tensor:
         """Put x ``(batch, dim_x)`` and its context side by side."""
+        x, context = self._match(x, context)
         x = _as_rows(x)
         entries = as_entries(context, num_rows=len(x))
         number = match(self._contexts, entries)

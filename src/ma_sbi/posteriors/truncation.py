@@ -8,10 +8,11 @@ approximated by importance resampling from the prior, with a warning.
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,13 +22,21 @@ from ma_sbi.posteriors.amortized import Amortized
 from ma_sbi.posteriors.support import is_bounded, within_support
 from ma_sbi.protocols import MAX_ROWS, ArrayLike
 from ma_sbi.randomness import seeded
-from ma_sbi.telling import levels_to_caller
+from ma_sbi.telling import levels_to_caller, tell
 
 __all__ = ["DenseTruncated", "LeakyPosterior", "Truncated", "sample_truncated"]
+
+log = logging.getLogger(__name__)
 
 MAX_DRAWS = 10_000
 # Enough to normalise a density to about a tenth.
 FEW_DRAWS = 100
+# For scores that are averaged over many x: errors of single ones even out.
+QUICK_DRAWS = 40
+# With which estimates of the share inside begin.
+FIRST_DRAWS = 10
+# As many take so long that the log says what they are for.
+MANY_DRAWS = 10_000
 
 Draw = Callable[[int, Tensor], Tensor]
 LogProb = Callable[[Tensor, Tensor], Tensor]
@@ -72,10 +81,11 @@ class DenseTruncated(Truncated):
 
     leakage_samples = 2_000
     _last_acceptance: tuple[tuple[Any, ...], Tensor] | None = None
+    _told_of_leakage = False
 
     def quick(self) -> Self:
         """Return the same posterior, with a density that is normalised by few draws."""
-        return self.normalised_by(min(self.leakage_samples, FEW_DRAWS))
+        return self.normalised_by(min(self.leakage_samples, QUICK_DRAWS))
 
     def normalised_by(self, num_draws: int) -> Self:
         """Return the same posterior, its density normalised by so many draws per x."""
@@ -94,27 +104,69 @@ class DenseTruncated(Truncated):
         Normalised over the prior's support; minus infinity outside it. Differentiable in
         theta.
         """
+        return self.log_prob_by_weight(theta, x, None)
+
+    def log_prob_by_weight(
+        self, theta: ArrayLike, x: ArrayLike, weight: Tensor | None
+    ) -> Tensor:
+        """Evaluate as ``log_prob`` does, where densities at x are to be averaged.
+
+        Args:
+            theta: Parameters, shape ``(num_samples, batch, dim_theta)``.
+            x: Observations, shape ``(batch, dim_x)``.
+            weight: What each counts for in its average, shape ``(batch,)``: one of little
+                weight is normalised by fewer draws; all alike if None.
+        """
         theta, x = self._check_density_input(theta, x)
         with torch.set_grad_enabled(theta.requires_grad):
             log_prob = self._density(theta, x)
         if not is_bounded(self.prior):
             return self._told(log_prob)
         if self.leakage_samples > 0:
-            log_prob = log_prob - self._log_acceptance(x)
+            log_prob = log_prob - self._log_acceptance(x, weight)
         inside = within_support(self.prior, theta)
         return self._told(log_prob.masked_fill(~inside, -torch.inf))
 
-    def _log_acceptance(self, x: Tensor) -> Tensor:
+    def _log_acceptance(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Estimate the log share of draws inside the support, shape ``(batch,)``."""
+        most = torch.full((len(x),), float(self.leakage_samples), device=x.device)
+        if weight is not None:
+            least = min(self.leakage_samples, FEW_DRAWS)
+            most = (most * weight.to(most)).clamp(min=least, max=self.leakage_samples)
         # Optimisers evaluate many theta at one x: the last estimate is cached, by value.
-        key = (x.shape, x.device, x.cpu().numpy().tobytes())
+        numbers = (x.cpu().numpy().tobytes(), most.cpu().numpy().tobytes())
+        key = (x.shape, x.device, *numbers)
         last = self._last_acceptance  # one look: another thread may replace it
         if last is None or last[0] != key:
-            accepted = self.acceptance(x, self.leakage_samples)
-            # As if at least one draw were inside: the log must stay finite.
-            log_share = accepted.clamp(min=1 / self.leakage_samples).log()
-            last = self._last_acceptance = (key, log_share)
+            last = self._last_acceptance = (key, self._estimate_acceptance(x, most))
         return last[1]
+
+    def _estimate_acceptance(self, x: Tensor, most: Tensor) -> Tensor:
+        """Draw until the share is known as well as a half would be by ``most`` draws.
+
+        Most x leave little outside, which few draws show. The share of k in n draws is
+        taken as (k + 1) / (n + 1): its inverse, by which a density is multiplied, is on
+        average that of the true share, but for (1 - share)^(n + 1).
+        """
+        log_share = torch.zeros(len(x), device=x.device)
+        rows, num_draws, total = torch.arange(len(x), device=x.device), FIRST_DRAWS, 0
+        while len(rows):
+            num_draws = min(num_draws, self.leakage_samples)
+            inside = self.of_rows().acceptance(x[rows], num_draws) * num_draws
+            total += num_draws * len(rows)
+            log_share[rows] = ((inside + 1) / (num_draws + 1)).log()
+            enough = most[rows] * (num_draws - inside + 1) / (inside + 1)
+            rows = rows[num_draws < torch.minimum(enough, most[rows])]
+            num_draws *= 2
+        if total > MANY_DRAWS and not self._told_of_leakage:
+            self._told_of_leakage = True
+            log.info(
+                "normalising the density within the prior's bounds at %d x: %d draws so "
+                "far; leakage_samples=0, or normalised_by(0), leaves that out",
+                len(x),
+                total,
+            )
+        return log_share
 
 
 def sample_truncated(
@@ -185,12 +237,27 @@ def sample_truncated(
         effective = min(effective, int(1 / weight.square().sum()))
         pick = torch.multinomial(weight, missing, replacement=True)
         kept[num_samples - missing :, row] = proposals[pick]
+    tell("leaky", "leaky", _Leak(len(rows), len(x), effective), _say_leaky)
+    return kept
+
+
+class _Leak(NamedTuple):
+    """At how many x draws are missing, of how many, and how well they are resampled."""
+
+    num_leaky: int
+    num_x: int
+    effective: int
+
+
+def _say_leaky(parts: list[_Leak]) -> None:
+    # Not by number: inside a corrected posterior these x are candidates of the user's.
+    num, every = (sum(counts) for counts in list(zip(*parts, strict=True))[:2])
     warnings.warn(
-        f"for {len(rows)} of {len(x)} observations (first: row {rows[0].item()}) fewer "
-        f"than {num_samples} of {total} draws lie inside the prior; the missing ones are "
-        "resampled from draws of the prior by the posterior's density, with an effective "
-        f"sample size as low as {effective}: such an x is far from the simulations",
+        f"at {num} of {every} x nearly all draws lie outside the prior: such an x is far "
+        "from the simulations. What is missing is resampled from draws of the prior by the "
+        "posterior's density, with an effective sample size as low as "
+        f"{min(part.effective for part in parts)}; leave these observations out, or check "
+        "their units and their correction",
         LeakyPosterior,
         stacklevel=levels_to_caller(),
     )
-    return kept
