@@ -9,7 +9,7 @@ import torch
 from benchmarks.speed.timing import Effort, Row, row_of
 
 TABLES = ("c2st",)
-NUM_TESTS = 12
+NUM_TESTS = 6
 
 
 def rows(effort: Effort) -> Iterator[Row]:

@@ -50,7 +50,8 @@ def bare(
     mean, deviation = theta.mean(dim=0), theta.std(dim=0)
     x_mean, x_deviation = x.mean(dim=0), x.std(dim=0)
     scaled, scaled_x = (theta - mean) / deviation, (x - x_mean) / x_deviation
-    kinds = {"nsf": zuko.flows.NSF, "maf": zuko.flows.MAF}
+    # As many bins as sbi's networks have, which fit_flow uses.
+    kinds = {"nsf": partial(zuko.flows.NSF, bins=10), "maf": zuko.flows.MAF}
     network = kinds[flow](DIM, DIM, transforms=TRANSFORMS[flow], hidden_features=HIDDEN).to(
         device
     )

@@ -64,4 +64,5 @@ def rows(effort: Effort) -> Iterator[Row]:
                 "plain",
                 lambda one=posterior: one.sample(NUM_DRAWS, x_obs, seed=0),
                 least=3 if effort.quick or "200 steps" in name else 5,
+                warm="200 steps" not in name,
             )

@@ -73,7 +73,7 @@ class Effort:
     @property
     def seconds(self) -> float:
         """Seconds after which no turn of a comparison starts, if there were three."""
-        return 0.5 if self.quick else 3.0
+        return 0.5 if self.quick else 2.0
 
     def time(self, function: Callable[[], object]) -> float:
         """Time a call: the processor's seconds, or the clock's if another device works."""

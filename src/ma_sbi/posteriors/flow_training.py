@@ -7,7 +7,6 @@ here a batch is taken at once. Nothing waits for a GPU before the end of an epoc
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -74,7 +73,7 @@ class FlowTraining:
             estimator.eval()
             with torch.no_grad():
                 held_out_losses = [
-                    estimator.loss(theta[rows], x[rows]).sum()
+                    _losses(estimator, theta[rows], x[rows]).sum()
                     for rows in self._batches(held_out)
                 ]
             loss = self._mean(held_out_losses, len(held_out))
@@ -82,7 +81,7 @@ class FlowTraining:
                 raise ValueError(DIVERGED.format(self.learning_rate))
             if loss < best:
                 best, best_epoch = loss, epoch
-                state = copy.deepcopy(estimator.state_dict())
+                state = {name: one.clone() for name, one in estimator.state_dict().items()}
             say(f"Training, epoch {epoch}")
             if epoch - best_epoch >= self.patience:
                 break
@@ -112,8 +111,14 @@ def _step(
 ) -> Tensor:
     """Take a step, and return the sum of the losses before it."""
     optimiser.zero_grad()
-    losses = estimator.loss(theta, x)
+    losses = _losses(estimator, theta, x)
     losses.mean().backward()
     nn.utils.clip_grad_norm_(estimator.parameters(), MAX_NORM)
     optimiser.step()
     return losses.detach().sum()
+
+
+def _losses(estimator: Any, theta: Tensor, x: Tensor) -> Tensor:
+    """Give what ``estimator.loss`` gives, without a dimension for draws and its checks."""
+    encoded = estimator.embedding_net(x).reshape(len(x), -1)
+    return -estimator.net(encoded).log_prob(theta)
