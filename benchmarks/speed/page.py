@@ -78,18 +78,10 @@ def growth(of: str) -> Callable[[list[Row]], str]:
 
 def flow(rows: list[Row]) -> str:
     """Seconds per epoch and the loss on new rows."""
-    head = [
-        "fit_flow",
-        "against",
-        "seconds per epoch",
-        "times the other",
-        "loss",
-        "its loss",
-    ]
+    head = ["fit_flow", "seconds per epoch", "times the other", "loss", "loss of the other"]
     lines = [
         [
-            row.what,
-            row.against,
+            f"{row.what}, against {row.against}",
             f"{row.seconds:.3f}",
             spread(row),
             f"{row.reached:.2f}",
