@@ -12,15 +12,15 @@ ROOT = Path(__file__).parents[2]
 CSV = ROOT / "benchmarks" / "results" / "speed.csv"
 PAGE = ROOT / "docs" / "how_to" / "speed.md"
 FIGURES = PAGE.parent / "figures"
-# C2ST values that differ by less count as equal: ten tests of 500 draws, two seeds.
-SAME_C2ST = 0.005
+# C2ST values that differ by less count as equal: five tests of 500 draws, two seeds.
+SAME_C2ST = 0.01
 FITS = ("fit, rows", "fit, contexts", "fit, columns")
 
 
 def spread(row: Row, digits: int = 2) -> str:
-    """Write a ratio with its quartiles."""
+    """Write a ratio with its quartiles, if it was timed more than once."""
     ratio, low, high = (f"{one:.{digits}f}" for one in (row.ratio, row.low, row.high))
-    return f"{ratio} ({low} to {high})"
+    return f"{ratio} ({low} to {high})" if row.turns > 1 else ratio
 
 
 def brief(seconds: float) -> str:

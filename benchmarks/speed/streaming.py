@@ -49,7 +49,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         for size in sizes:
             write_rows(table, size, paired=False)
             turns = []
-            for _ in range(3):
+            for _ in range(2):
                 out.unlink(missing_ok=True)
                 ours = run(CORRECT, "correct", table, "--model", model, "--out", out)
                 turns.append([ours, run(COPY, table, folder / "copy.csv")])

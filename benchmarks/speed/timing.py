@@ -13,6 +13,8 @@ from pathlib import Path
 import torch
 
 MOST_TURNS = 15
+# Seconds of a call that is timed once where sizes grow.
+LONG = 5.0
 # Seconds that one call may take; larger sizes are not timed.
 LONGEST = 100.0
 
@@ -156,11 +158,11 @@ class Effort:
                 seconds = statistics.median(one for (one,) in turns)
                 yield Row(part, what, size, "", seconds, turns=len(turns))
             else:
-                # What takes minutes is timed once: the spread hardly matters there.
-                if once > 60:
+                # What takes long is timed once; beside tenfold growth its spread is small.
+                if once > LONG:
                     turns = [[once, self.time(before)]]
                 else:
-                    turns = self.turns_of(now, before, least=2 if once > 10 else 3)
+                    turns = self.turns_of(now, before)
                 yield row_of(part, what, size, f"at {last:,}", turns)
             before, last = now, size
 
