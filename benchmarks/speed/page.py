@@ -152,7 +152,7 @@ def at_equal_c2st(rows: list[Row]) -> str:
 
 def c2st(rows: list[Row]) -> str:
     """Seconds of the recipe in torch, over those of sbi's function."""
-    head = ["tests", "seconds", "times sbi's c2st", "C2ST", "sbi's"]
+    head = ["tests", "seconds", "times sbi's c2st, mlp", "C2ST", "sbi's"]
     lines = [
         [
             row.what,
@@ -223,7 +223,7 @@ def write_page() -> None:
     rows = read_rows(CSV)
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables(rows).items():
-        marks = rf"(<!-- table {name} -->\n\n).*?(\n<!-- end -->)"
-        text = re.sub(marks, lambda m, t=table: m[1] + t + m[2], text, flags=re.S)
+        marks = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
+        text = re.sub(marks, lambda m, t=table: f"{m[1]}\n{t}\n{m[2]}", text, flags=re.S)
     PAGE.write_text(text, encoding="utf-8")
     draw(rows, FIGURES)
