@@ -31,9 +31,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.base
+# Goes on where it was stopped; with QUICK=1 small sizes, a few minutes.
+bench: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python bench/benchmarks/corrector_recipes.py
-	$(ONE_THREAD) $(BIN)/python benchmarks/overhead.py
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
 
 # Pages that show what their code prints and draws are committed.
 pages: $(VENV)/.base

@@ -24,8 +24,8 @@ from ma_sbi import (
     from_sbi,
     from_zuko,
 )
-from ma_sbi.posteriors.flow import _NoTracker
 from ma_sbi.randomness import numpy_seeded
+from tests.no_tracker import NoTracker
 
 NOISE = 0.2
 PRIOR = BoxUniform(-2 * torch.ones(3), 2 * torch.ones(3))
@@ -62,7 +62,7 @@ def sbi_embedded():
             hidden_features=(32,),
             embedding_net=nn.Sequential(nn.Flatten(), nn.Linear(3, 3)),
         )
-        trainer = NPE(PRIOR, builder, tracker=_NoTracker(), show_progress_bars=False)
+        trainer = NPE(PRIOR, builder, tracker=NoTracker(), show_progress_bars=False)
         theta, x = simulations(2000)
         trainer.append_simulations(theta, x[:, None, :])
         trainer.train(learning_rate=5e-3, max_num_epochs=20, show_train_summary=False)
@@ -85,7 +85,7 @@ def sbi_ensemble():
 
 
 def _trainer(method, **options):
-    trainer = method(PRIOR, tracker=_NoTracker(), show_progress_bars=False, **options)
+    trainer = method(PRIOR, tracker=NoTracker(), show_progress_bars=False, **options)
     return trainer.append_simulations(*simulations(2000))
 
 

@@ -14,13 +14,22 @@ from sbi.inference import NPSE
 from torch.distributions import MultivariateNormal
 
 from ma_sbi import fit_ddpm
-from ma_sbi.posteriors.flow import _NoTracker
 from ma_sbi_bench.methods import Materials, get_method
 
 NUM_SIMULATIONS, NUM_DRAWS = 10_000, 1000
 OLD = MultivariateNormal(torch.zeros(2), torch.eye(2))
 NEW = MultivariateNormal(torch.tensor([1.0, -1.0]), 0.25 * torch.eye(2))
 X = torch.tensor([[0.0, 0.0], [1.0, -0.5], [-0.5, 0.5], [1.5, -1.5]])
+
+
+class NoTracker:
+    """Keeps sbi from writing TensorBoard files into the working directory."""
+
+    log_dir = None
+
+    def log_metric(self, name, value, step=None): ...  # noqa: D102
+
+    def flush(self): ...  # noqa: D102
 
 
 def exact(prior):
@@ -56,7 +65,7 @@ def main():
         report(name, start, method.sample(NUM_DRAWS, X, seed=0), NEW)
 
     start = time.perf_counter()
-    trainer = NPSE(OLD, sde_type="ve", tracker=_NoTracker(), show_progress_bars=False)
+    trainer = NPSE(OLD, sde_type="ve", tracker=NoTracker(), show_progress_bars=False)
     trainer.append_simulations(theta, x)
     trainer.train(max_num_epochs=100, show_train_summary=False)
     posterior = trainer.build_posterior()

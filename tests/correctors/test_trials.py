@@ -21,7 +21,7 @@ from ma_sbi import (
     load_corrector,
     per_trial,
 )
-from ma_sbi.posteriors.flow import _NoTracker
+from tests.no_tracker import NoTracker
 from tests.test_posterior_laws import Candidates
 
 MOST = 4
@@ -57,7 +57,7 @@ def set_posterior():
             output_dim=8,
         )
         network = posterior_nn("mdn", z_score_x="none", embedding_net=embedding)
-        trainer = NPE(PRIOR, network, tracker=_NoTracker(), show_progress_bars=False)
+        trainer = NPE(PRIOR, network, tracker=NoTracker(), show_progress_bars=False)
         trainer.append_simulations(theta, x, exclude_invalid_x=False)
         trainer.train(learning_rate=5e-3, max_num_epochs=20, show_train_summary=False)
         return from_sbi(trainer.build_posterior())

@@ -360,7 +360,7 @@ class DiffusionPosterior(Amortized):
 
     def _clean(self, theta: Tensor, step: int, condition: Tensor) -> Tensor:
         """Predict theta without noise."""
-        now = torch.full((len(theta),), step, device=theta.device)
+        now = torch.full((1,), step, device=theta.device)
         noise = self.network(theta, now, condition)
         left = self.signal[step]
         return (theta - (1 - left).sqrt() * noise) / left.sqrt()
@@ -520,5 +520,7 @@ class _Denoiser(nn.Module):
         self.register_buffer("frequency", frequency)
 
     def forward(self, theta: Tensor, step: Tensor, x: Tensor) -> Tensor:
+        # One step for all rows, where draws are made, is encoded once.
         angle = step[:, None] * self.frequency
-        return self.layers(torch.cat([theta, angle.sin(), angle.cos(), x], dim=1))
+        code = torch.cat([angle.sin(), angle.cos()], dim=1).expand(len(theta), -1)
+        return self.layers(torch.cat([theta, code, x], dim=1))
