@@ -160,7 +160,7 @@ def test_one_observation_of_several_dimensions_needs_no_batch():
         x = theta[:, None] + torch.randn(60, 3, 2)
         embedding = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 4))
         network = posterior_nn("mdn", z_score_x="none", embedding_net=embedding)
-        trainer = NPE(PRIOR, network, tracker=_NoTracker(), show_progress_bars=False)
+        trainer = NPE(PRIOR, network, tracker=NoTracker(), show_progress_bars=False)
         trainer.append_simulations(theta, x).train(
             max_num_epochs=1, show_train_summary=False
         )
