@@ -134,8 +134,11 @@ def test_a_matrix_in_an_npz_stays_one(tmp_path):
     np.savez(tmp_path / "new.npz", **arrays, id=np.arange(N))
     model, out = tmp_path / "model", tmp_path / "out.npz"
     assert _run("fit", tmp_path / "fit.npz", "--out", model).exit_code == 0
-    result = _run("correct", tmp_path / "new.npz", "--model", model, "--out", out)
-    assert result.exit_code == 0, result.output
+    options = ["--model", model, "--out", out]
+    named = ["--x-obs", "x_obs", "--context", "context"]
+    for own in ([], named):
+        result = _run("correct", tmp_path / "new.npz", *options, *own)
+        assert result.exit_code == 0, result.output
     with np.load(out) as held:
         assert np.array_equal(held["x_obs"], arrays["x_obs"])
         assert held["corrected_x_obs"].shape == (N, 3)
@@ -195,10 +198,44 @@ def test_rows_that_are_no_numbers_are_marked_and_left_out(model, tmp_path, small
     assert (found.loc[~bad, "corrected_level_meas"] != "").all()
     assert found.loc[3, "temp_meas"] == "broken"
     assert "not corrected: x or context is not a number: 2" in result.output
+    assert "38 of 40 rows corrected" in result.output
+
+
+@pytest.mark.parametrize("out", FORMATS)
+def test_a_row_without_candidates_has_a_line(out, model, tmp_path, small_blocks):
+    table = _new_rows().astype(object)
+    table.loc[9, "temp_meas"] = ""
+    file, path = _write(table, tmp_path / "new.csv"), tmp_path / f"out.{out}"
+    result = _run("correct", file, "--model", model, "--out", path, "--candidates")
+    assert "39 of 40 rows corrected" in result.output, result.output
+    found = _read(path)
+    assert sorted(set(found["row"].astype(int))) == list(range(40))
+    one = found[found["row"].astype(int) == 9]
+    assert one["id"].tolist() == ["007_9"]
+    empty = one[["candidate", "weight", "corrected_flow_meas"]].replace("", np.nan)
+    assert (empty.isna() | (empty == -1)).all(axis=None)
+    others = found[found["row"].astype(int) == 8]["candidate"]
+    assert str(others.iloc[0]) in ("0", "0.0" if out == "parquet" else "0")
+
+
+@pytest.mark.parametrize("options", [[], ["--candidates"]], ids=str)
+def test_other_units_are_marked(options, model, tmp_path, small_blocks):
+    table = _new_rows()
+    table.loc[30:, "flow_meas"] = 1000 * (1 + table["flow_meas"].abs())
+    file, out = _write(table, tmp_path / "new.csv"), tmp_path / "out.csv"
+    result = _run("correct", file, "--model", model, "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "40 rows corrected" in said
+    assert "10 rows have an x far outside the range of calibration (x_is: far" in said
+    assert "check the units" in said
+    found = _read(out)
+    far = found["x_is"] == "far outside"
+    assert far.tolist() == found["id"].isin(table["id"][30:]).tolist()
 
 
 class TestDraws:
-    """Rows that cannot be drawn for are left out, and what is odd is told once."""
+    """Rows that cannot be drawn for are marked, and what is odd is told once."""
 
     @pytest.fixture(scope="class")
     def posterior(self, tmp_path_factory):
@@ -213,7 +250,7 @@ class TestDraws:
 
     @pytest.mark.parametrize("bad", [range(7), range(33, 40), range(40), [3, 9]], ids=str)
     @pytest.mark.parametrize("out", FORMATS)
-    def test_bad_rows_have_no_lines(
+    def test_bad_rows_have_a_line_that_says_so(
         self, out, bad, model, posterior, tmp_path, small_blocks
     ):
         table = _new_rows().astype(object)
@@ -221,16 +258,25 @@ class TestDraws:
         path = tmp_path / f"out.{out}"
         result = self._draw(table, model, posterior, path)
         assert result.exit_code == 0, result.output
+        assert f"{40 - len(bad)} of 40 rows corrected" in result.output
+        rows = [row for row in range(40) for _ in range(1 if row in bad else 3)]
+        is_bad = np.isin(rows, list(bad))
         if out == "npz":
             with np.load(path) as held:
-                assert held["theta"].shape == (3 * (40 - len(bad)), 3)
+                assert np.isnan(held["theta"]).all(axis=1).tolist() == is_bad.tolist()
+                assert (held["draw"] == -1).tolist() == is_bad.tolist()
             return
-        found = _read(path)
-        assert list(found)[-4:] == ["theta_0", "theta_1", "theta_2", "context_is"]
-        good = [row for row in range(40) if row not in bad]
-        assert found["row"].tolist() == np.repeat(good, 3).tolist()
+        found = _read(path).replace("", np.nan)
+        names = ["draw", "theta_0", "theta_1", "theta_2", "x_is", "context_is"]
+        assert list(found)[-6:] == names
+        assert found["row"].tolist() == rows
+        assert found["id"].tolist() == table["id"].iloc[rows].tolist()
+        assert (found[names[:4]].isna().to_numpy() == is_bad[:, None]).all()
+        not_corrected = found["context_is"].str.startswith("not corrected")
+        assert not_corrected.tolist() == is_bad.tolist()
+        assert (found["x_is"] == "not a number").tolist() == is_bad.tolist()
 
-    @pytest.mark.parametrize("name", ["theta_0", "theta_1", "theta_99", "draw"])
+    @pytest.mark.parametrize("name", ["theta_0", "theta_1", "theta_99", "draw", "x_is"])
     def test_a_column_of_the_table_is_not_written_over(
         self, name, model, posterior, tmp_path
     ):
@@ -274,7 +320,7 @@ class TestDraws:
         options = ["--model", model, "--posterior", posterior, "--draws", 3]
         result = _run("correct", tmp_path / "new.csv", *options, "--out", out)
         assert "OutsideTrainingRange (rows 0 to 6)" in result.output
-        assert "14 of them by a run" in result.output
+        assert "14 rows were done by a run" in result.output
 
     def test_blocks_have_fewer_rows_where_each_has_many_lines(self, model):
         columns = TableColumns(NAMES, ("note",))
@@ -512,6 +558,11 @@ REFUSED = {
     "both": (["new.csv", "--draws", "3", "--candidates"], "either --draws or"),
     "no column": (["new.csv", "--context", "nore"], "is it 'note'"),
     "columns that are there": (["out_again.csv"], "has a column 'corrected_temp_meas'"),
+    "a column of x less": (
+        ["less.csv"],
+        "the model reads temp_meas, flow_meas, level_meas; there is no flow_meas in the",
+    ),
+    "no context": (["no_note.csv"], "the model reads note; there is no note in the table"),
     "no rows": (["empty.csv"], "no rows"),
     "a cut row": (["cut.csv"], "row 1 has 1 cells"),
     "a header in another encoding": (["latin.csv"], "is not UTF-8 text"),
@@ -531,6 +582,8 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(name, model, tmp_path, mon
     (tmp_path / "cut.csv").write_text(f"{header}\na,calm,1,2,3\nb\n")
     (tmp_path / "latin.csv").write_bytes(f"{header},température\n".encode("latin-1"))
     (tmp_path / "quote.csv").write_text(f'{header}\na,"calm,1,2,3\n')
+    _write(_new_rows().drop(columns="flow_meas"), tmp_path / "less.csv")
+    _write(_new_rows().drop(columns="note"), tmp_path / "no_note.csv")
     again = _new_rows().assign(corrected_temp_meas=1.0)
     _write(again, tmp_path / "out_again.csv")
     options, words = REFUSED[name]

@@ -29,6 +29,7 @@ from ma_sbi.context import (
 )
 from ma_sbi.correctors.assignment import AT_ONCE, MOST_COMPARED, prediction_limit
 from ma_sbi.correctors.encoding import encode
+from ma_sbi.correctors.observed_range import ObservedRange
 from ma_sbi.correctors.opposites import may_oppose
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Encoder
@@ -124,13 +125,14 @@ class Examples(NamedTuple):
 @stored(encoding="known dim_z?", shown="n dim_x", low="s?", high="s?", limit="?")
 @dataclass(frozen=True, eq=False)
 class SeenContexts:
-    """The contexts that a corrector was fitted to.
+    """The contexts that a corrector was fitted to, and the range of its observations.
 
     Attributes:
         known: The distinct contexts.
         encoder: The fitted encoder; None if contexts are compared and not read.
         encoding: Its vectors of the distinct contexts, shape ``(num_distinct, dim_z)``.
         shown: Observations of the first of them, shape ``(n, dim_x)``.
+        x_range: Between which numbers all observations lie.
         scales: Places of columns that are numbers on a scale.
         names: Places of all others.
         low: Least number of each scale, shape ``(num_scales,)``.
@@ -144,6 +146,7 @@ class SeenContexts:
     encoder: Encoder | None
     encoding: Tensor
     shown: Tensor
+    x_range: ObservedRange
     scales: tuple[int, ...]
     names: tuple[int, ...]
     low: np.ndarray
@@ -195,6 +198,7 @@ class SeenContexts:
             encoder,
             encoding,
             x_obs[torch.from_numpy(first).to(x_obs.device)],
+            ObservedRange.of(x_obs),
             scales,
             names,
             low,
