@@ -234,6 +234,28 @@ def test_other_units_are_marked(options, model, tmp_path, small_blocks):
     assert far.tolist() == found["id"].isin(table["id"][30:]).tolist()
 
 
+def test_blanks_around_a_text_are_nothing_and_another_spelling_is_told(model, tmp_path):
+    table = _new_rows()
+    table.loc[:3, "note"] = ["storm ", " storm", "STORM", "calm, as usual\t"]
+    file, out = _write(table, tmp_path / "new.csv"), tmp_path / "out.csv"
+    result = _run("correct", file, "--model", model, "--out", out)
+    said = _read(out)["context_is"][:4].tolist()
+    assert said[:2] + said[3:] == ["known"] * 3
+    assert said[2] != "known"
+    hint = "There is 'STORM', which calibration has as 'storm': write it the same way."
+    assert hint in result.output
+    assert _read(out)["note"][0] == "storm "
+
+
+def test_blanks_in_calibration_are_nothing(tmp_path):
+    table = _table()
+    table.loc[::2, "note"] = table["note"][::2] + " "
+    file, model = _write(table, tmp_path / "rows.csv"), tmp_path / "model"
+    assert _run("fit", file, "--out", model, *COLUMNS, *X_SIM).exit_code == 0
+    known = load_corrector(model).examples().known
+    assert set(known.dropna()) == {"storm", "calm, as usual"}
+
+
 class TestDraws:
     """Rows that cannot be drawn for are marked, and what is odd is told once."""
 

@@ -118,6 +118,7 @@ class Told(NamedTuple):
         num_corrected: Those of them that are corrected.
         num_far: Those of these whose x is far outside the range of calibration.
         contexts: How many of their contexts are of each kind.
+        hint: A context that calibration has in another spelling, in words; or nothing.
         warned: What was warned of, by the kind of warning: the first of each.
     """
 
@@ -125,6 +126,7 @@ class Told(NamedTuple):
     num_corrected: int
     num_far: int
     contexts: dict[str, int]
+    hint: str
     warned: dict[str, str]
 
 
@@ -217,6 +219,7 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
     known = kept.corrector.examples().known
     entries, is_readable = _context_of(block, job.columns, known)
     said = np.full(len(x), NOT_CORRECTED, dtype=object)
+    hint = ""
     x_is = np.where(x_is_there, "near", "not a number").astype(object)
     place = np.flatnonzero(x_is_there & is_readable)
     some = entries.iloc[place].reset_index(drop=True)
@@ -229,7 +232,7 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
         torch.no_grad(),
     ):
         if len(place):
-            said[place] = _kinds(kept.corrector, some)
+            said[place], hint = _kinds(kept.corrector, some)
             far = place[kept.corrector.far_outside(rows.x).cpu().numpy()]
             x_is[far] = FAR
         lines = None
@@ -259,7 +262,7 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
         if issubclass(one.category, UserWarning):
             warned.setdefault(one.category.__name__, shorten(one.message, 1_000))
     num_far = int((x_is == FAR).sum())
-    told = Told(len(x), len(place), num_far, Counter(said.tolist()), warned)
+    told = Told(len(x), len(place), num_far, Counter(said.tolist()), hint, warned)
     return Finished(content, told)
 
 
@@ -386,17 +389,17 @@ def _context_of(
     return entries, np.logical_and.reduce(good)
 
 
-def _kinds(corrector: Any, entries: Entries) -> np.ndarray:
-    """Say of each context what it is to calibration."""
+def _kinds(corrector: Any, entries: Entries) -> tuple[np.ndarray, str]:
+    """Say of each context what it is to calibration, and what is written differently."""
     said = np.full(len(entries), KNOWN, dtype=object)
     if not hasattr(corrector, "unseen"):
-        return np.full(len(entries), "not read", dtype=object)
+        return np.full(len(entries), "not read", dtype=object), ""
     found = corrector.unseen(entries)
     for name, words in reversed(KINDS.items()):
         said[getattr(found, name)] = words
     gone = is_missing(entries).reshape(len(entries), -1).all(axis=1)
     said[gone] = "missing"
-    return said
+    return said, found.examples.get("written", "")
 
 
 def _x_names(columns: TableColumns, dim_x: int) -> list[str]:

@@ -251,6 +251,8 @@ def _summary(outcome: Outcome, out: Path) -> str:
         lines.append(
             f"Not all contexts are as calibration knows them ({CONTEXT_IS}): {told}."
         )
+    if outcome.hint:
+        lines.append(f"There is {outcome.hint}.")
     for kind, one in outcome.warned.items():
         begin, end = one.rows
         others = f", and {one.others:,} later blocks of rows" if one.others else ""

@@ -63,7 +63,8 @@ class Unseen:
         refused: Those of these that the encoder does not read.
         opposed: Those of them that may say the opposite of the nearest that was seen.
         outside: Rows with a number outside the calibrated range, shape ``(n,)``.
-        examples: A context of each kind that occurs, in words.
+        examples: A context of each kind that occurs, in words; ``written`` is one that
+            calibration has in another spelling.
     """
 
     new: np.ndarray
@@ -224,6 +225,11 @@ class SeenContexts:
         """The same, each once."""
         return set(self.words)
 
+    @cached_property
+    def by_spelling(self) -> dict[tuple[str, ...], tuple[Any, ...]]:
+        """The same by their spelling, the first of each."""
+        return {tuple(map(spelling, one)): one for one in reversed(self.words)}
+
     def examples(self) -> Examples:
         """Return a few calibration rows."""
         return Examples(self.shown, self.known.iloc[: len(self.shown)], self.known)
@@ -278,6 +284,10 @@ class SeenContexts:
         if new.any():
             rows = np.flatnonzero(new)
             examples["new"] = _show(words[rows[0]]) + self._written(words[rows[0]])
+            respelled = next((row for row in rows if self._written(words[row])), None)
+            if respelled is not None:
+                one = words[respelled]
+                examples["written"] = _show(one) + self._written(one)
             vectors = (
                 self._encode(uniques.iloc[rows]) if encoding is None else encoding[new]
             )
@@ -326,9 +336,7 @@ class SeenContexts:
 
     def _written(self, words: tuple[Any, ...]) -> str:
         """Tell that calibration has the same context in another spelling."""
-        wanted = tuple(map(spelling, words))
-        same = (one for one in self.words if tuple(map(spelling, one)) == wanted)
-        known = next(same, None)
+        known = self.by_spelling.get(tuple(map(spelling, words)))
         if known is None:
             return ""
         return f", which calibration has as {_show(known)}: write it the same way"
