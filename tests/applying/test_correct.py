@@ -626,6 +626,74 @@ def test_fit_refuses_what_it_cannot_learn_from(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+def test_fit_says_which_columns_it_took(tmp_path):
+    file = _write(_table(), tmp_path / "rows.csv")
+    options = ["--x-obs", "*_meas", "--x-sim", "*_model", "--context", "note"]
+    result = _run("fit", file, "--out", tmp_path / "model", *options)
+    said = " ".join(result.output.split())
+    assert "x_obs is flow_meas, level_meas, temp_meas" in said
+    assert "x_sim is flow_model, level_model, temp_model; context is note." in said
+    assert "Not used in the file: id." in said
+    assert "was replaced" not in said
+    again = _run("fit", file, "--out", tmp_path / "model", *options)
+    assert f"An older file {tmp_path / 'model'} was replaced." in again.output
+
+
+@pytest.mark.parametrize("names", [NAMES, ("x_0", "x_1", "x_2")], ids=str)
+@pytest.mark.parametrize("suffix", ["csv", "npz"])
+def test_simulations_are_found_by_their_names(names, suffix, tmp_path):
+    from ma_sbi.checking.files import read_simulations
+
+    x = np.random.default_rng(5).normal(size=(20, 3))
+    table = pd.DataFrame(x, columns=list(names)).assign(seed=1.0)
+    file = _write(table, tmp_path / f"simulations.{suffix}")
+    assert np.allclose(read_simulations(file, ("no", "such"), NAMES), x)
+
+
+def test_fit_learns_a_density_of_simulations(tmp_path, monkeypatch):
+    import ma_sbi
+
+    given, plain = {}, ma_sbi.fit_corrector
+
+    def fit(*rows, **options):
+        given.update(options)
+        return plain(*rows, **options | {"density": None})
+
+    monkeypatch.setattr(ma_sbi, "fit_corrector", fit)
+    monkeypatch.setattr(ma_sbi, "fit_density", lambda x, seed: ("density", x.shape, seed))
+    x = 0.5 * np.random.default_rng(5).normal(size=(300, 3))
+    np.savez(tmp_path / "simulations.npz", x=x)
+    file = _write(_table(), tmp_path / "rows.csv")
+    options = ["--simulations", tmp_path / "simulations.npz", "--density", "--seed", 3]
+    out = ["--out", tmp_path / "model"]
+    result = _run("fit", file, *out, *COLUMNS, *X_SIM, *options)
+    assert result.exit_code == 0, result.output
+    assert np.array_equal(given["simulations"], x)
+    assert given["density"] == ("density", (300, 3), 3)
+    refused = _run("fit", file, *out, *COLUMNS, *X_SIM, "--density")
+    assert "pass --simulations" in refused.stderr
+    refused = _run("fit", file, *out, *COLUMNS, *X_SIM, "--simulations", file)
+    assert refused.exit_code == 0, refused.output  # its columns of x_sim
+    _table().drop(columns=[*NAMES, "flow_model"]).to_csv(tmp_path / "less.csv")
+    less = ["--simulations", tmp_path / "less.csv"]
+    refused = _run("fit", file, *out, *COLUMNS, *X_SIM, *less)
+    assert "has no simulations: expected the columns of x (temp_model" in refused.stderr
+
+
+def test_what_is_left_out_or_replaced_is_told(model, tmp_path):
+    arrays = {name: np.full(4, 0.5, dtype=np.float32) for name in NAMES}
+    np.savez(tmp_path / "new.npz", note=np.array(["storm"] * 4), **arrays, gain=2.0)
+    out = tmp_path / "out.npz"
+    options = ["--model", model, "--out", out]
+    first = _run("correct", tmp_path / "new.npz", *options)
+    assert "Left out, as they are no columns of its rows: gain." in first.output
+    assert "was replaced" not in first.output
+    again = _run("correct", tmp_path / "new.npz", *options)
+    assert f"An older file {out} was replaced." in again.output
+    with np.load(out) as held:
+        assert held["temp_meas"].dtype == np.float32
+
+
 def test_fit_speaks_json(tmp_path):
     file = _write(_table(), tmp_path / "rows.csv")
     result = _run("fit", file, "--out", tmp_path / "m", "--json", *COLUMNS, *X_SIM)

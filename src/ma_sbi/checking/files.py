@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +20,13 @@ from ma_sbi.checking.cells import How, as_column, as_x, check_labels
 from ma_sbi.checking.formats import look_at
 from ma_sbi.display.text import shorten
 
-__all__ = ["Observations", "find_columns", "in_words", "read_observations"]
+__all__ = [
+    "Observations",
+    "find_columns",
+    "in_words",
+    "read_observations",
+    "read_simulations",
+]
 
 NUMBERS = ("x_obs", "x_sim", "theta")
 NO_X_OBS = (
@@ -44,7 +50,7 @@ class Observations(NamedTuple):
         unused: Names of columns or arrays that nothing was taken from.
         named: What the caller's own names stand for, in words; empty if none were given.
         notes: Which columns of a context look like numbers and are labels, in sentences.
-        columns: Names of the columns of x_obs, and of the context.
+        columns: Names of the columns of x_obs, of the context, and of x_sim.
     """
 
     x_obs: np.ndarray
@@ -55,7 +61,17 @@ class Observations(NamedTuple):
     unused: tuple[str, ...]
     named: str = ""
     notes: tuple[str, ...] = ()
-    columns: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    columns: tuple[tuple[str, ...], ...] = ((), (), ())
+
+    def told(self) -> list[str]:
+        """Say which columns were taken, how they were read, and which were not used."""
+        told = [f"By your names, {self.named}."] if self.named else []
+        told += self.notes
+        if self.unused:
+            names = ", ".join(shorten(one) or "(no name)" for one in self.unused[:8])
+            rest = ", ..." if len(self.unused) > 8 else ""
+            told.append(f"Not used in the file: {names}{rest}.")
+        return told
 
 
 def read_observations(
@@ -201,6 +217,7 @@ def _assemble(
                 f"got shape {labels.shape}"
             )
         check_labels(labels, groups)
+    words = named | ({"context": context} if context else {})
     unused = tuple(name for name in held if name not in used)
     return Observations(
         x_obs,
@@ -209,10 +226,36 @@ def _assemble(
         numbers["theta"],
         labels,
         unused,
-        "; ".join(f"{name} is {in_words(own)}" for name, own in named.items()),
+        "; ".join(f"{name} is {in_words(own)}" for name, own in words.items()),
         tuple(filter(None, (note for _, note in read))),
-        (tuple(columns["x_obs"]), tuple(names)),
+        (tuple(columns["x_obs"]), tuple(names), tuple(columns["x_sim"])),
     )
+
+
+def read_simulations(path: str | Path, *columns: Sequence[str]) -> np.ndarray:
+    """Read simulations from the prior, shape ``(num_simulations, dim_x)``.
+
+    Args:
+        path: A file that ends in .npz, .csv, .tsv or .parquet.
+        columns: Names that the columns of x may have; the first that are all there count.
+            Else they are ``x``, ``x_sim`` or ``x_obs``, an array or numbered columns.
+
+    Raises:
+        ValueError: If the file cannot be read, or holds none of these.
+    """
+    path = Path(path)
+    held = look_at(path)(path)
+    usual = (_numbered(held, name) for name in ("x", "x_sim", "x_obs"))
+    own = (list(names) for names in columns if all(one in held for one in names))
+    found = next(filter(None, chain(own, usual)), None)
+    if found is None:
+        known = next(filter(None, columns), ())
+        raise ValueError(
+            f"{path.name} has no simulations: expected the columns of x "
+            f"({in_words(known)}), or an array x, or columns x_0, x_1, ...; the file has "
+            f"{in_words(held)}"
+        )
+    return _side_by_side(held, found, "simulations")
 
 
 def find_columns(

@@ -89,6 +89,7 @@ def correct(
         from ma_sbi.applying.running import run
 
         format_of(out)
+        replaced = out.exists()
         with one_thread():
             content = model.read_bytes()
             kept = load_model(content, model)
@@ -123,6 +124,11 @@ def correct(
                     )
                     raise typer.Exit(INTERRUPTED) from None
     typer.echo(printable(_summary(outcome, out)))
+    if source.left_out:
+        names = ", ".join(source.left_out)
+        typer.echo(printable(f"Left out, as they are no columns of its rows: {names}."))
+    if replaced:
+        typer.echo(printable(f"An older file {out} was replaced."))
 
 
 def _check_options(posterior: Path | None, draws: int | None, *, candidates: bool) -> None:
