@@ -137,12 +137,15 @@ def _fit(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        learned = None
+        if density and simulations is not None:
+            learned = fit_density(simulations, seed=seed)
         corrector = fit_corrector(
             held.context,
             held.x_obs,
             held.x_sim,
             simulations=simulations,
-            density=fit_density(simulations, seed=seed) if density else None,
+            density=learned,
             posterior=None if model is None else model.load("fit"),
             groups=held.groups,
             theta=held.theta,
