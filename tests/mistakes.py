@@ -744,6 +744,14 @@ WARNED = {
         lambda: FITTED.corrected.sample(3, 1000 * OBS, NOTES, seed=0),
         "where its draws are unreliable; check the correction, its context and the units",
     ),
+    "other units in correct": (
+        lambda: FITTED.chosen.correct(1000 * OBS, ["9", "10"] * 20),
+        "(first: row 0 has -125.8 in column 0, calibrated from -1.469 to 2.389): check the",
+    ),
+    "other units in correct, of a shift": (
+        lambda: FITTED.shift.correct(OBS + 273, NOTES),
+        "40 of 40 observations lie far outside those of calibration (first: row 0 has",
+    ),
     "ids": (
         lambda: fit_corrector(IDS, OBS, X, encoder=HashEncoder(), seed=0),
         "no two of 40 rows share a context (first: 'id00000'), so what is learned of one "

@@ -5,6 +5,7 @@ import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -85,7 +86,20 @@ def test_check_prints_its_verdict_and_writes_its_page(tmp_path):
     assert result.exit_code == 0, result.output
     assert "there is no posterior" in result.output
     assert "answer.corrector" in result.output
-    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    written = page.read_text(encoding="utf-8")
+    assert written.startswith("<!doctype html>")
+    for command in (f"ma-sbi fit {file} --out MODEL", "ma-sbi correct NEW --model MODEL"):
+        assert command in result.output
+        assert command in written
+
+
+def test_a_command_with_a_line_break_stays_a_comment():
+    from ma_sbi.cli import _commands
+
+    named = {"context": ["a note"], "x_obs": ["*_meas"], "groups": None}
+    lines = _commands(Path("rows\nimport os.csv"), None, named, 3).splitlines()
+    assert all(line.startswith("# ") for line in lines)
+    assert "--context 'a note' --x-obs '*_meas' --seed 3 --out MODEL" in lines[1]
 
 
 def test_check_speaks_json_alone_on_standard_output(tmp_path):

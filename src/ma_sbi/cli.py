@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -31,6 +32,7 @@ from ma_sbi.commands.options import (
     ThetaColumns,
     XObsColumns,
     XSimColumns,
+    named_columns,
     refusals,
 )
 from ma_sbi.threads import one_thread
@@ -43,6 +45,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
+
+
+MARGINAL = "use the marginal part only"
+CORRECT = "ma-sbi correct NEW --model MODEL --out FILE"
 
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 (typer's callback)
@@ -170,19 +176,13 @@ def check(
     with refusals("check"):
         if html is not None:
             check_output(html, filter(None, [file, posterior]), "page")
-        named = {
-            "context": context or [],
-            "x_obs": x_obs or [],
-            "x_sim": x_sim or [],
-            "theta": theta or [],
-            "groups": groups,
-            "number": number or [],
-            "label": label or [],
-        }
+        named = named_columns(context, x_obs, x_sim, theta, groups, number, label)
         model = None if posterior is None else PosteriorFile(posterior, allow_pickle)
         result = _check(file, model, named, require or [], seed)
         if result.advice.code:
             code = f"{_to_begin_with(file, model, named, seed)}\n\n{result.advice.code}"
+            if result.corrector is not None and result.verdict != MARGINAL:
+                code = f"{_commands(file, model, named, seed)}\n\n{code}"
             result = replace(result, advice=replace(result.advice, code=code))
         if html is not None:
             result.to_html(html)
@@ -195,6 +195,24 @@ def check(
             console.print(printable(f"The page is {html}."), markup=False)
     if require and result.verdict not in require:
         raise typer.Exit(1)
+
+
+def _commands(
+    file: Path, model: PosteriorFile | None, named: dict[str, Any], seed: int
+) -> str:
+    """Write the commands that fit and apply what is advised, as comments of Python."""
+    words = ["ma-sbi", "fit", str(file)]
+    for name, value in named.items():
+        for one in [value] if isinstance(value, str) else value or ():
+            words += [f"--{name.replace('_', '-')}", one]
+    if model is not None:
+        words += ["--posterior", str(model.path)]
+        words += ["--allow-pickle"] if model.allow_pickle else []
+    words += ["--seed", str(seed)] if seed else []
+    # A name may have line breaks, which would end the comment.
+    fit = " ".join(shlex.join([*words, "--out", "MODEL"]).splitlines())
+    lines = ("On the command line:", f"  {fit}", f"  {CORRECT}", "In Python:")
+    return "\n".join(f"# {line}" for line in lines)
 
 
 def _to_begin_with(
@@ -228,7 +246,6 @@ def _check(
     seed: int,
 ) -> Check:
     from ma_sbi.checking.files import read_observations
-    from ma_sbi.display.text import shorten
 
     if model is not None and not model.path.is_file():
         raise ValueError(f"there is no model in {model.path}")
@@ -254,12 +271,7 @@ def _check(
             posterior=None if model is None else model.load("check"),
             seed=seed,
         )
-    notes = [f"By your names, {held.named}."] if held.named else []
-    notes += held.notes
-    if held.unused:
-        names = ", ".join(shorten(one) or "(no name)" for one in held.unused[:8])
-        rest = ", ..." if len(held.unused) > 8 else ""
-        notes.append(f"Not used in the file: {names}{rest}.")
+    notes = held.told()
     return replace(result, notes=(*result.notes, *notes)) if notes else result
 
 

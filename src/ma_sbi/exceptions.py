@@ -3,6 +3,7 @@
 from ma_sbi.choosing.pairing import NotPaired
 from ma_sbi.correctors.forward import FewPairs, OtherUnits
 from ma_sbi.correctors.matching import MatchingAssumption
+from ma_sbi.correctors.observed_range import OutsideCalibration
 from ma_sbi.correctors.unseen import UnrelatedContext, UnseenContext
 from ma_sbi.nan import NotANumber
 from ma_sbi.posteriors.loading import PickledPosterior
@@ -20,6 +21,7 @@ __all__ = [
     "NotPaired",
     "NotSaved",
     "OtherUnits",
+    "OutsideCalibration",
     "OutsideTrainingRange",
     "PickledPosterior",
     "UnrelatedContext",

@@ -134,8 +134,11 @@ def test_a_matrix_in_an_npz_stays_one(tmp_path):
     np.savez(tmp_path / "new.npz", **arrays, id=np.arange(N))
     model, out = tmp_path / "model", tmp_path / "out.npz"
     assert _run("fit", tmp_path / "fit.npz", "--out", model).exit_code == 0
-    result = _run("correct", tmp_path / "new.npz", "--model", model, "--out", out)
-    assert result.exit_code == 0, result.output
+    options = ["--model", model, "--out", out]
+    named = ["--x-obs", "x_obs", "--context", "context"]
+    for own in ([], named):
+        result = _run("correct", tmp_path / "new.npz", *options, *own)
+        assert result.exit_code == 0, result.output
     with np.load(out) as held:
         assert np.array_equal(held["x_obs"], arrays["x_obs"])
         assert held["corrected_x_obs"].shape == (N, 3)
@@ -195,10 +198,66 @@ def test_rows_that_are_no_numbers_are_marked_and_left_out(model, tmp_path, small
     assert (found.loc[~bad, "corrected_level_meas"] != "").all()
     assert found.loc[3, "temp_meas"] == "broken"
     assert "not corrected: x or context is not a number: 2" in result.output
+    assert "38 of 40 rows corrected" in result.output
+
+
+@pytest.mark.parametrize("out", FORMATS)
+def test_a_row_without_candidates_has_a_line(out, model, tmp_path, small_blocks):
+    table = _new_rows().astype(object)
+    table.loc[9, "temp_meas"] = ""
+    file, path = _write(table, tmp_path / "new.csv"), tmp_path / f"out.{out}"
+    result = _run("correct", file, "--model", model, "--out", path, "--candidates")
+    assert "39 of 40 rows corrected" in result.output, result.output
+    found = _read(path)
+    assert sorted(set(found["row"].astype(int))) == list(range(40))
+    one = found[found["row"].astype(int) == 9]
+    assert one["id"].tolist() == ["007_9"]
+    empty = one[["candidate", "weight", "corrected_flow_meas"]].replace("", np.nan)
+    assert (empty.isna() | (empty == -1)).all(axis=None)
+    others = found[found["row"].astype(int) == 8]["candidate"]
+    assert str(others.iloc[0]) in ("0", "0.0" if out == "parquet" else "0")
+
+
+@pytest.mark.parametrize("options", [[], ["--candidates"]], ids=str)
+def test_other_units_are_marked(options, model, tmp_path, small_blocks):
+    table = _new_rows()
+    table.loc[30:, "flow_meas"] = 1000 * (1 + table["flow_meas"].abs())
+    file, out = _write(table, tmp_path / "new.csv"), tmp_path / "out.csv"
+    result = _run("correct", file, "--model", model, "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "40 rows corrected" in said
+    assert "10 rows have an x far outside the range of calibration (x_is: far" in said
+    assert "check the units" in said
+    found = _read(out)
+    far = found["x_is"] == "far outside"
+    assert far.tolist() == found["id"].isin(table["id"][30:]).tolist()
+
+
+def test_blanks_around_a_text_are_nothing_and_another_spelling_is_told(model, tmp_path):
+    table = _new_rows()
+    table.loc[:3, "note"] = ["storm ", " storm", "STORM", "calm, as usual\t"]
+    file, out = _write(table, tmp_path / "new.csv"), tmp_path / "out.csv"
+    result = _run("correct", file, "--model", model, "--out", out)
+    said = _read(out)["context_is"][:4].tolist()
+    assert said[:2] + said[3:] == ["known"] * 3
+    assert said[2] != "known"
+    hint = "There is 'STORM', which calibration has as 'storm': write it the same way."
+    assert hint in result.output
+    assert _read(out)["note"][0] == "storm "
+
+
+def test_blanks_in_calibration_are_nothing(tmp_path):
+    table = _table()
+    table.loc[::2, "note"] = table["note"][::2] + " "
+    file, model = _write(table, tmp_path / "rows.csv"), tmp_path / "model"
+    assert _run("fit", file, "--out", model, *COLUMNS, *X_SIM).exit_code == 0
+    known = load_corrector(model).examples().known
+    assert set(known.dropna()) == {"storm", "calm, as usual"}
 
 
 class TestDraws:
-    """Rows that cannot be drawn for are left out, and what is odd is told once."""
+    """Rows that cannot be drawn for are marked, and what is odd is told once."""
 
     @pytest.fixture(scope="class")
     def posterior(self, tmp_path_factory):
@@ -213,7 +272,7 @@ class TestDraws:
 
     @pytest.mark.parametrize("bad", [range(7), range(33, 40), range(40), [3, 9]], ids=str)
     @pytest.mark.parametrize("out", FORMATS)
-    def test_bad_rows_have_no_lines(
+    def test_bad_rows_have_a_line_that_says_so(
         self, out, bad, model, posterior, tmp_path, small_blocks
     ):
         table = _new_rows().astype(object)
@@ -221,16 +280,25 @@ class TestDraws:
         path = tmp_path / f"out.{out}"
         result = self._draw(table, model, posterior, path)
         assert result.exit_code == 0, result.output
+        assert f"{40 - len(bad)} of 40 rows corrected" in result.output
+        rows = [row for row in range(40) for _ in range(1 if row in bad else 3)]
+        is_bad = np.isin(rows, list(bad))
         if out == "npz":
             with np.load(path) as held:
-                assert held["theta"].shape == (3 * (40 - len(bad)), 3)
+                assert np.isnan(held["theta"]).all(axis=1).tolist() == is_bad.tolist()
+                assert (held["draw"] == -1).tolist() == is_bad.tolist()
             return
-        found = _read(path)
-        assert list(found)[-4:] == ["theta_0", "theta_1", "theta_2", "context_is"]
-        good = [row for row in range(40) if row not in bad]
-        assert found["row"].tolist() == np.repeat(good, 3).tolist()
+        found = _read(path).replace("", np.nan)
+        names = ["draw", "theta_0", "theta_1", "theta_2", "x_is", "context_is"]
+        assert list(found)[-6:] == names
+        assert found["row"].tolist() == rows
+        assert found["id"].tolist() == table["id"].iloc[rows].tolist()
+        assert (found[names[:4]].isna().to_numpy() == is_bad[:, None]).all()
+        not_corrected = found["context_is"].str.startswith("not corrected")
+        assert not_corrected.tolist() == is_bad.tolist()
+        assert (found["x_is"] == "not a number").tolist() == is_bad.tolist()
 
-    @pytest.mark.parametrize("name", ["theta_0", "theta_1", "theta_99", "draw"])
+    @pytest.mark.parametrize("name", ["theta_0", "theta_1", "theta_99", "draw", "x_is"])
     def test_a_column_of_the_table_is_not_written_over(
         self, name, model, posterior, tmp_path
     ):
@@ -274,7 +342,7 @@ class TestDraws:
         options = ["--model", model, "--posterior", posterior, "--draws", 3]
         result = _run("correct", tmp_path / "new.csv", *options, "--out", out)
         assert "OutsideTrainingRange (rows 0 to 6)" in result.output
-        assert "14 of them by a run" in result.output
+        assert "14 rows were done by a run" in result.output
 
     def test_blocks_have_fewer_rows_where_each_has_many_lines(self, model):
         columns = TableColumns(NAMES, ("note",))
@@ -512,6 +580,11 @@ REFUSED = {
     "both": (["new.csv", "--draws", "3", "--candidates"], "either --draws or"),
     "no column": (["new.csv", "--context", "nore"], "is it 'note'"),
     "columns that are there": (["out_again.csv"], "has a column 'corrected_temp_meas'"),
+    "a column of x less": (
+        ["less.csv"],
+        "the model reads temp_meas, flow_meas, level_meas; there is no flow_meas in the",
+    ),
+    "no context": (["no_note.csv"], "the model reads note; there is no note in the table"),
     "no rows": (["empty.csv"], "no rows"),
     "a cut row": (["cut.csv"], "row 1 has 1 cells"),
     "a header in another encoding": (["latin.csv"], "is not UTF-8 text"),
@@ -531,6 +604,8 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(name, model, tmp_path, mon
     (tmp_path / "cut.csv").write_text(f"{header}\na,calm,1,2,3\nb\n")
     (tmp_path / "latin.csv").write_bytes(f"{header},température\n".encode("latin-1"))
     (tmp_path / "quote.csv").write_text(f'{header}\na,"calm,1,2,3\n')
+    _write(_new_rows().drop(columns="flow_meas"), tmp_path / "less.csv")
+    _write(_new_rows().drop(columns="note"), tmp_path / "no_note.csv")
     again = _new_rows().assign(corrected_temp_meas=1.0)
     _write(again, tmp_path / "out_again.csv")
     options, words = REFUSED[name]
@@ -549,6 +624,74 @@ def test_fit_refuses_what_it_cannot_learn_from(tmp_path):
     assert result.exit_code == 2
     assert "x_sim is missing" in result.stderr
     assert not (tmp_path / "model").exists()
+
+
+def test_fit_says_which_columns_it_took(tmp_path):
+    file = _write(_table(), tmp_path / "rows.csv")
+    options = ["--x-obs", "*_meas", "--x-sim", "*_model", "--context", "note"]
+    result = _run("fit", file, "--out", tmp_path / "model", *options)
+    said = " ".join(result.output.split())
+    assert "x_obs is flow_meas, level_meas, temp_meas" in said
+    assert "x_sim is flow_model, level_model, temp_model; context is note." in said
+    assert "Not used in the file: id." in said
+    assert "was replaced" not in said
+    again = _run("fit", file, "--out", tmp_path / "model", *options)
+    assert f"An older file {tmp_path / 'model'} was replaced." in again.output
+
+
+@pytest.mark.parametrize("names", [NAMES, ("x_0", "x_1", "x_2")], ids=str)
+@pytest.mark.parametrize("suffix", ["csv", "npz"])
+def test_simulations_are_found_by_their_names(names, suffix, tmp_path):
+    from ma_sbi.checking.files import read_simulations
+
+    x = np.random.default_rng(5).normal(size=(20, 3))
+    table = pd.DataFrame(x, columns=list(names)).assign(seed=1.0)
+    file = _write(table, tmp_path / f"simulations.{suffix}")
+    assert np.allclose(read_simulations(file, ("no", "such"), NAMES), x)
+
+
+def test_fit_learns_a_density_of_simulations(tmp_path, monkeypatch):
+    import ma_sbi
+
+    given, plain = {}, ma_sbi.fit_corrector
+
+    def fit(*rows, **options):
+        given.update(options)
+        return plain(*rows, **options | {"density": None})
+
+    monkeypatch.setattr(ma_sbi, "fit_corrector", fit)
+    monkeypatch.setattr(ma_sbi, "fit_density", lambda x, seed: ("density", x.shape, seed))
+    x = 0.5 * np.random.default_rng(5).normal(size=(300, 3))
+    np.savez(tmp_path / "simulations.npz", x=x)
+    file = _write(_table(), tmp_path / "rows.csv")
+    options = ["--simulations", tmp_path / "simulations.npz", "--density", "--seed", 3]
+    out = ["--out", tmp_path / "model"]
+    result = _run("fit", file, *out, *COLUMNS, *X_SIM, *options)
+    assert result.exit_code == 0, result.output
+    assert np.array_equal(given["simulations"], x)
+    assert given["density"] == ("density", (300, 3), 3)
+    refused = _run("fit", file, *out, *COLUMNS, *X_SIM, "--density")
+    assert "pass --simulations" in refused.stderr
+    refused = _run("fit", file, *out, *COLUMNS, *X_SIM, "--simulations", file)
+    assert refused.exit_code == 0, refused.output  # its columns of x_sim
+    _table().drop(columns=[*NAMES, "flow_model"]).to_csv(tmp_path / "less.csv")
+    less = ["--simulations", tmp_path / "less.csv"]
+    refused = _run("fit", file, *out, *COLUMNS, *X_SIM, *less)
+    assert "has no simulations: expected the columns of x (temp_model" in refused.stderr
+
+
+def test_what_is_left_out_or_replaced_is_told(model, tmp_path):
+    arrays = {name: np.full(4, 0.5, dtype=np.float32) for name in NAMES}
+    np.savez(tmp_path / "new.npz", note=np.array(["storm"] * 4), **arrays, gain=2.0)
+    out = tmp_path / "out.npz"
+    options = ["--model", model, "--out", out]
+    first = _run("correct", tmp_path / "new.npz", *options)
+    assert "Left out, as they are no columns of its rows: gain." in first.output
+    assert "was replaced" not in first.output
+    again = _run("correct", tmp_path / "new.npz", *options)
+    assert f"An older file {out} was replaced." in again.output
+    with np.load(out) as held:
+        assert held["temp_meas"].dtype == np.float32
 
 
 def test_fit_speaks_json(tmp_path):

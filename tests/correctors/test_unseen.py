@@ -174,7 +174,7 @@ def test_an_x_outside_the_training_range_is_counted_by_rows():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             CALLS[call](corrected, x, NOTES[:5])
-        told = [str(one.message) for one in caught if "outside" in str(one.message)]
+        told = [str(one.message) for one in caught if "trained on" in str(one.message)]
         assert len(told) == 1
         assert told[0].startswith("2 of 5 observations (first: row 3)")
 

@@ -40,16 +40,19 @@ from ma_sbi.telling import untold
 
 __all__ = [
     "CONTEXT_IS",
+    "FAR",
     "KNOWN",
     "Finished",
     "Job",
+    "X_IS",
     "Told",
     "check_new",
     "correct_block",
     "load_model",
 ]
 
-CONTEXT_IS = "context_is"
+X_IS, CONTEXT_IS = "x_is", "context_is"
+FAR = "far outside"
 KNOWN = "known"
 TYPED = (".parquet", ".npz")
 NOT_CORRECTED = "not corrected: x or context is not a number"
@@ -112,12 +115,18 @@ class Told(NamedTuple):
 
     Attributes:
         num_rows: Rows that it was made of.
+        num_corrected: Those of them that are corrected.
+        num_far: Those of these whose x is far outside the range of calibration.
         contexts: How many of their contexts are of each kind.
+        hint: A context that calibration has in another spelling, in words; or nothing.
         warned: What was warned of, by the kind of warning: the first of each.
     """
 
     num_rows: int
+    num_corrected: int
+    num_far: int
     contexts: dict[str, int]
+    hint: str
     warned: dict[str, str]
 
 
@@ -210,6 +219,8 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
     known = kept.corrector.examples().known
     entries, is_readable = _context_of(block, job.columns, known)
     said = np.full(len(x), NOT_CORRECTED, dtype=object)
+    hint = ""
+    x_is = np.where(x_is_there, "near", "not a number").astype(object)
     place = np.flatnonzero(x_is_there & is_readable)
     some = entries.iloc[place].reset_index(drop=True)
     names = _x_names(job.columns, x.shape[1])
@@ -221,7 +232,9 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
         torch.no_grad(),
     ):
         if len(place):
-            said[place] = _kinds(kept.corrector, some)
+            said[place], hint = _kinds(kept.corrector, some)
+            far = place[kept.corrector.far_outside(rows.x).cpu().numpy()]
+            x_is[far] = FAR
         lines = None
         if job.what == "mean":
             added = _mean(kept.corrector, rows)
@@ -234,16 +247,23 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
         # Cells of a csv are texts; those of x are numbers where a format has such.
         texts = [i for i, name in enumerate(names) if _are_objects(block[name])]
         block = block | {names[i]: x[:, i] for i in texts}
+    marks = {X_IS: x_is, CONTEXT_IS: said}
     if lines is not None:
-        block = {name: _take(one, lines) for name, one in block.items()}
+        added, lines = _with_bad_rows(added, lines, rows)
+        block, marks = (
+            {name: _take(one, lines) for name, one in part.items()}
+            for part in (block, marks)
+        )
         added = {"row": first + lines, **added}
-    table = {**block, **added, CONTEXT_IS: said if lines is None else said[lines]}
+    table = {**block, **added, **marks}
     content = format_of(Path(f"block{job.suffix}")).pack(table)
     warned: dict[str, str] = {}
     for one in caught:
         if issubclass(one.category, UserWarning):
             warned.setdefault(one.category.__name__, shorten(one.message, 1_000))
-    return Finished(content, Told(len(x), Counter(said.tolist()), warned))
+    num_far = int((x_is == FAR).sum())
+    told = Told(len(x), len(place), num_far, Counter(said.tolist()), hint, warned)
+    return Finished(content, told)
 
 
 def check_new(job: Job, names: tuple[str, ...]) -> None:
@@ -261,7 +281,7 @@ def check_new(job: Job, names: tuple[str, ...]) -> None:
     }[job.what]
     for name in names:
         is_theta = job.what == "draws" and re.fullmatch(r"theta_\d+", name)
-        if name in (*new, CONTEXT_IS) or is_theta:
+        if name in (*new, X_IS, CONTEXT_IS) or is_theta:
             raise ValueError(
                 f"the table has a column {name!r} already, which would be written: "
                 "rename it"
@@ -314,6 +334,30 @@ def _draws(
     return added, np.repeat(rows.place, num_draws)
 
 
+def _with_bad_rows(
+    added: Block, lines: np.ndarray, rows: _Rows
+) -> tuple[Block, np.ndarray]:
+    """Give each row that is not corrected a line, in its place, with nothing added.
+
+    Args:
+        added: Columns of the lines.
+        lines: The row of each line.
+        rows: Those that are corrected.
+    """
+    bad = np.setdiff1d(np.arange(rows.num_all), rows.place)
+    order = np.argsort(np.concatenate([lines, bad]), kind="stable")
+    filled: Block = {}
+    for name, one in added.items():
+        nothing = np.ma.masked_all if one.dtype.kind == "i" else _nan
+        join = np.ma.concatenate if one.dtype.kind == "i" else np.concatenate
+        filled[name] = join([one, nothing(len(bad), one.dtype)])[order]
+    return filled, np.concatenate([lines, bad])[order]
+
+
+def _nan(num: int, dtype: np.dtype) -> np.ndarray:
+    return np.full(num, np.nan, dtype)
+
+
 def _corrected(job: Job, kept: Kept) -> CorrectedPosterior:
     posterior = kept.posterior
     if job.posterior is not None:
@@ -345,17 +389,17 @@ def _context_of(
     return entries, np.logical_and.reduce(good)
 
 
-def _kinds(corrector: Any, entries: Entries) -> np.ndarray:
-    """Say of each context what it is to calibration."""
+def _kinds(corrector: Any, entries: Entries) -> tuple[np.ndarray, str]:
+    """Say of each context what it is to calibration, and what is written differently."""
     said = np.full(len(entries), KNOWN, dtype=object)
     if not hasattr(corrector, "unseen"):
-        return np.full(len(entries), "not read", dtype=object)
+        return np.full(len(entries), "not read", dtype=object), ""
     found = corrector.unseen(entries)
     for name, words in reversed(KINDS.items()):
         said[getattr(found, name)] = words
     gone = is_missing(entries).reshape(len(entries), -1).all(axis=1)
     said[gone] = "missing"
-    return said
+    return said, found.examples.get("written", "")
 
 
 def _x_names(columns: TableColumns, dim_x: int) -> list[str]:

@@ -65,7 +65,12 @@ def read_like(cells: pd.Series, known: pd.Series, how: ReadAs) -> pd.Series:
         return pd.to_timedelta(spans, errors="coerce")
     # A text that calibration had is that text, and else the label that it is written as.
     back = {str(one): one for one in sorted(there, key=lambda one: isinstance(one, str))}
-    labels = [None if one is None else back.get(str(one), str(one)) for one in cells]
+
+    def read(cell: Any) -> Any:
+        text = str(cell)
+        return back.get(text, back.get(text.strip(), text.strip()))
+
+    labels = [None if one is None else read(one) for one in cells]
     return pd.Series(labels, dtype=object)
 
 

@@ -188,6 +188,8 @@ def _as_arrow(column: Any) -> Any:
 
     if hasattr(column, "to_pylist"):
         return column
+    if isinstance(column, np.ma.MaskedArray):
+        return pa.array(column.data, mask=np.ma.getmaskarray(column))
     if column.dtype.kind in "OUS":
         return pa.array([None if one is None else str(one) for one in column], pa.string())
     return pa.array(column)
@@ -196,6 +198,8 @@ def _as_arrow(column: Any) -> Any:
 def _as_array(column: Any) -> np.ndarray:
     if hasattr(column, "to_pylist"):
         column = from_arrow(column)
+    if isinstance(column, np.ma.MaskedArray):
+        return column.filled(-1)
     if column.dtype == object:
         # Arrays of objects could only be read again by pickle.
         return np.array(["" if one is None else str(one) for one in column], dtype=str)

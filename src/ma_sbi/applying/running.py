@@ -43,14 +43,20 @@ class Outcome(NamedTuple):
 
     Attributes:
         num_rows: Rows of the table.
-        num_found: Those of them that an earlier run had corrected.
+        num_corrected: Those of them that are corrected.
+        num_far: Those of these whose x is far outside the range of calibration.
+        num_found: Rows that an earlier run had done.
         contexts: How many contexts are of each kind.
+        hint: The first that calibration has in another spelling, in words; or nothing.
         warned: What was warned of, by the kind of warning.
     """
 
     num_rows: int
+    num_corrected: int
+    num_far: int
     num_found: int
     contexts: Counter[str]
+    hint: str
     warned: dict[str, Warned]
 
 
@@ -139,7 +145,10 @@ def _outcome(told: list[Told], num_found: int) -> Outcome:
             known = warned.get(kind, Warned(rows, said, -1))
             warned[kind] = known._replace(others=known.others + 1)
         first += one.num_rows
-    return Outcome(first, num_found, contexts, warned)
+    num_corrected = sum(one.num_corrected for one in told)
+    hint = next(filter(None, (one.hint for one in told)), "")
+    num_far = sum(one.num_far for one in told)
+    return Outcome(first, num_corrected, num_far, num_found, contexts, hint, warned)
 
 
 def _claim(folder: Path, source: Source, job: Job) -> None:

@@ -40,7 +40,10 @@ class Source(ABC):
         names: Names of its columns.
         size: Its length, in the units of ``position``.
         position: How far it was read.
+        left_out: Names of arrays that are no column of its rows.
     """
+
+    left_out: tuple[str, ...] = ()
 
     def __init__(self, path: Path, names: Sequence[str], size: int) -> None:
         self.path = path
@@ -126,6 +129,11 @@ class _Arrays(Source):
                 self._arrays |= {f"{name}_{i}": one[:, i] for i in range(one.shape[1])}
             elif one.ndim == 1 and len(one) == most:
                 self._arrays[name] = one
+        self.left_out = tuple(
+            name
+            for name, one in arrays.items()
+            if one.ndim not in (1, 2) or len(one) != most
+        )
         super().__init__(path, list(self._arrays), most)
 
     def blocks(self, num_rows: int) -> Iterator[Block]:

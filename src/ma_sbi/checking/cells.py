@@ -101,6 +101,7 @@ def as_column(values: np.ndarray, name: str, how: How | None) -> Read:
         return Read(pd.Series(values))
     # As objects of Python, of which integers are of any size.
     entries = pd.Series(values if is_date else values.tolist(), dtype=object)
+    entries = entries.map(_without_blanks)
     there = ~is_missing(entries)
     entries = entries.where(there, None)
     if how == "number":
@@ -120,6 +121,11 @@ def as_column(values: np.ndarray, name: str, how: How | None) -> Read:
     if known and _are_written_alike(known):
         return Read(entries.map({one: float(one) for one in known}).astype(np.float64))
     return Read(entries, _why_labels(known, name))
+
+
+def _without_blanks(cell: Any) -> Any:
+    """Strip a text of the blanks around it, which nobody sees in a table."""
+    return cell.strip() if isinstance(cell, str) else cell
 
 
 def check_labels(values: np.ndarray, name: str) -> None:

@@ -9,8 +9,9 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,13 @@ from ma_sbi.checking.cells import How, as_column, as_x, check_labels
 from ma_sbi.checking.formats import look_at
 from ma_sbi.display.text import shorten
 
-__all__ = ["Observations", "find_columns", "read_observations"]
+__all__ = [
+    "Observations",
+    "find_columns",
+    "in_words",
+    "read_observations",
+    "read_simulations",
+]
 
 NUMBERS = ("x_obs", "x_sim", "theta")
 NO_X_OBS = (
@@ -43,7 +50,7 @@ class Observations(NamedTuple):
         unused: Names of columns or arrays that nothing was taken from.
         named: What the caller's own names stand for, in words; empty if none were given.
         notes: Which columns of a context look like numbers and are labels, in sentences.
-        columns: Names of the columns of x_obs, and of the context.
+        columns: Names of the columns of x_obs, of the context, and of x_sim.
     """
 
     x_obs: np.ndarray
@@ -54,7 +61,17 @@ class Observations(NamedTuple):
     unused: tuple[str, ...]
     named: str = ""
     notes: tuple[str, ...] = ()
-    columns: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    columns: tuple[tuple[str, ...], ...] = ((), (), ())
+
+    def told(self) -> list[str]:
+        """Say which columns were taken, how they were read, and which were not used."""
+        told = [f"By your names, {self.named}."] if self.named else []
+        told += self.notes
+        if self.unused:
+            names = ", ".join(shorten(one) or "(no name)" for one in self.unused[:8])
+            rest = ", ..." if len(self.unused) > 8 else ""
+            told.append(f"Not used in the file: {names}{rest}.")
+        return told
 
 
 def read_observations(
@@ -112,11 +129,18 @@ def _find(held: Mapping[str, Any], names: Sequence[str], name: str) -> list[str]
         # A name may have a comma in it.
         parts = [given] if given in held else [one.strip() for one in given.split(",")]
         for part in parts:
-            found += [part] if part in held else _alike(held, part, name)
+            own = [part] if part in held else _matrix(held, part)
+            found += own or _alike(held, part, name)
     twice = {one for one in found if found.count(one) > 1}
     if twice:
         raise ValueError(f"{_option(name)} names the column {shorten(min(twice))!r} twice")
     return found
+
+
+def _matrix(held: Mapping[str, Any], name: str) -> list[str]:
+    """Find the columns name_0, name_1, ... that a matrix of this name has become."""
+    numbered = (f"{name}_{place}" for place in count())
+    return list(takewhile(held.__contains__, numbered))
 
 
 def _alike(held: Mapping[str, Any], pattern: str, name: str) -> list[str]:
@@ -128,7 +152,7 @@ def _alike(held: Mapping[str, Any], pattern: str, name: str) -> list[str]:
     meant = f" (is it {shorten(near[0])!r}?)" if near else ""
     raise ValueError(
         f"there is no column {shorten(pattern)!r}{meant}, which {_option(name)} names; "
-        f"the file has {_list(held)}"
+        f"the file has {in_words(held)}"
     )
 
 
@@ -160,7 +184,7 @@ def _assemble(
         used |= set(own)
     columns = {name: named.get(name) or _numbered(held, name) for name in NUMBERS}
     if not columns["x_obs"]:
-        raise ValueError(NO_X_OBS.format(_list(held)))
+        raise ValueError(NO_X_OBS.format(in_words(held)))
     used |= {one for own in columns.values() for one in own}
     numbers = {
         name: _side_by_side(held, own, name) if own else None
@@ -179,7 +203,7 @@ def _assemble(
         if name not in names:
             raise ValueError(
                 f"--{said} names {shorten(name)!r}, which is no column of the context; "
-                f"these are {_list(names)}"
+                f"these are {in_words(names)}"
             )
     n = len(x_obs)
     read = [one for name in names for one in _context(held[name], name, n, how.get(name))]
@@ -193,6 +217,7 @@ def _assemble(
                 f"got shape {labels.shape}"
             )
         check_labels(labels, groups)
+    words = named | ({"context": context} if context else {})
     unused = tuple(name for name in held if name not in used)
     return Observations(
         x_obs,
@@ -201,30 +226,59 @@ def _assemble(
         numbers["theta"],
         labels,
         unused,
-        "; ".join(f"{name} is {_list(own)}" for name, own in named.items()),
+        "; ".join(f"{name} is {in_words(own)}" for name, own in words.items()),
         tuple(filter(None, (note for _, note in read))),
-        (tuple(columns["x_obs"]), tuple(names)),
+        (tuple(columns["x_obs"]), tuple(names), tuple(columns["x_sim"])),
     )
 
 
+def read_simulations(path: str | Path, *columns: Sequence[str]) -> np.ndarray:
+    """Read simulations from the prior, shape ``(num_simulations, dim_x)``.
+
+    Args:
+        path: A file that ends in .npz, .csv, .tsv or .parquet.
+        columns: Names that the columns of x may have; the first that are all there count.
+            Else they are ``x``, ``x_sim`` or ``x_obs``, an array or numbered columns.
+
+    Raises:
+        ValueError: If the file cannot be read, or holds none of these.
+    """
+    path = Path(path)
+    held = look_at(path)(path)
+    usual = (_numbered(held, name) for name in ("x", "x_sim", "x_obs"))
+    own = (list(names) for names in columns if all(one in held for one in names))
+    found = next(filter(None, chain(own, usual)), None)
+    if found is None:
+        known = next(filter(None, columns), ())
+        raise ValueError(
+            f"{path.name} has no simulations: expected the columns of x "
+            f"({in_words(known)}), or an array x, or columns x_0, x_1, ...; the file has "
+            f"{in_words(held)}"
+        )
+    return _side_by_side(held, found, "simulations")
+
+
 def find_columns(
-    names: Sequence[str], *, x_obs: Sequence[str] = (), context: Sequence[str] = ()
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Find the columns of observations and of the context among names alone.
+    names: Sequence[str], given: Sequence[str], what: Literal["x_obs", "context"]
+) -> tuple[str, ...]:
+    """Find the columns of observations, or of the context, among names alone.
 
     Args:
         names: Of all columns.
-        x_obs: Those that the user gave; by default as :func:`read_observations`.
-        context: Likewise.
+        given: Those that the user gave; by default as :func:`read_observations`.
+        what: Which are wanted.
 
     Raises:
         ValueError: If they are not there.
     """
     held = dict.fromkeys(names)
-    found = _find(held, x_obs, "x_obs") or _numbered(held, "x_obs")
+    found = _find(held, given, what)
+    if what == "context":
+        return tuple(found or _named_context(held))
+    found = found or _numbered(held, what)
     if not found:
-        raise ValueError(NO_X_OBS.format(_list(names)))
-    return tuple(found), tuple(_find(held, context, "context") or _named_context(held))
+        raise ValueError(NO_X_OBS.format(in_words(names)))
+    return tuple(found)
 
 
 def _named_context(held: Mapping[str, Any]) -> list[str]:
@@ -233,7 +287,7 @@ def _named_context(held: Mapping[str, Any]) -> list[str]:
     if not names:
         raise ValueError(
             "context is missing: expected context, or several that begin with context_; "
-            f"name others with --context; the file has {_list(held)}"
+            f"name others with --context; the file has {in_words(held)}"
         )
     return names
 
@@ -252,7 +306,9 @@ def _numbered(held: Mapping[str, Any], name: str) -> list[str]:
             numbered[place] = column
     if name in held:
         if numbered:
-            raise ValueError(f"there is {name} and also {_list(list(numbered.values()))}")
+            raise ValueError(
+                f"there is {name} and also {in_words(list(numbered.values()))}"
+            )
         return [name]
     if not numbered:
         return []
@@ -262,7 +318,7 @@ def _numbered(held: Mapping[str, Any], name: str) -> list[str]:
     if first > 1 or gaps:
         lost = gaps[0] if gaps else 0
         raise ValueError(
-            f"column {lost} of {name} is missing among {_list(list(numbered.values()))}"
+            f"column {lost} of {name} is missing among {in_words(list(numbered.values()))}"
         )
     return [numbered[place] for place in expected]
 
@@ -296,7 +352,8 @@ def _context(
     ]
 
 
-def _list(names: Any) -> str:
+def in_words(names: Any) -> str:
+    """List the names of columns, not too many of them."""
     names = [shorten(name) or "(no name)" for name in names]
     rest = f", ... ({len(names)} in all)" if len(names) > MOST_LISTED else ""
     return ", ".join(names[:MOST_LISTED]) + rest

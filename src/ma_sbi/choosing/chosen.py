@@ -13,6 +13,7 @@ from ma_sbi.choosing.why import Why
 from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.inference import weigh_by_evidence
+from ma_sbi.correctors.observed_range import ObservedRange
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.minilm import embedded_once
 from ma_sbi.protocols import ArrayLike, Context, Corrections
@@ -83,6 +84,7 @@ class ChosenCorrector(BaseCorrector):
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         x, context = self.matched(x, context, self.dim_x)
         x = as_matrix(x, "x", dim=self.dim_x)
+        self.contexts.x_range.warn(x)
         with embedded_once():
             return self._corrections(x, self.entries_of(context, len(x)))
 
@@ -135,6 +137,9 @@ class ChosenCorrector(BaseCorrector):
     def entries_of(self, context: Context, num_rows: int | None = None) -> Entries:
         """Check a context, and bring it into the form of those that were fitted to."""
         return self.contexts.conform(as_entries(context, num_rows=num_rows))
+
+    def _x_range(self) -> ObservedRange:
+        return self.contexts.x_range
 
     def _seen(self, entries: Entries) -> Tensor:
         """Tell which contexts are among those of the calibration set."""

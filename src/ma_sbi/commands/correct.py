@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -89,6 +89,7 @@ def correct(
         from ma_sbi.applying.running import run
 
         format_of(out)
+        replaced = out.exists()
         with one_thread():
             content = model.read_bytes()
             kept = load_model(content, model)
@@ -123,6 +124,11 @@ def correct(
                     )
                     raise typer.Exit(INTERRUPTED) from None
     typer.echo(printable(_summary(outcome, out)))
+    if source.left_out:
+        names = ", ".join(source.left_out)
+        typer.echo(printable(f"Left out, as they are no columns of its rows: {names}."))
+    if replaced:
+        typer.echo(printable(f"An older file {out} was replaced."))
 
 
 def _check_options(posterior: Path | None, draws: int | None, *, candidates: bool) -> None:
@@ -144,15 +150,15 @@ def _columns(
     import pandas as pd
 
     from ma_sbi.applying.contexts import read_as
-    from ma_sbi.checking.files import find_columns
     from ma_sbi.correctors.files import TableColumns
 
     known = pd.DataFrame(kept.corrector.examples().known)
     fitted = kept.table or TableColumns((), tuple(map(str, known.columns)))
-    present = set(source.names)
-    own_x = x_obs or (fitted.x_obs if present.issuperset(fitted.x_obs) else [])
-    own_context = context or (fitted.context if present.issuperset(fitted.context) else [])
-    x_names, names = find_columns(source.names, x_obs=own_x, context=own_context)
+    x_names = _found(source.names, x_obs, fitted.x_obs, "x_obs")
+    # A list of Python has no name.
+    has_names = kept.table is not None or all(isinstance(n, str) for n in known.columns)
+    own_context = fitted.context if has_names else ()
+    names = _found(source.names, context, own_context, "context")
     # Columns of calibration are told by their names, others by their order.
     x_names = fitted.x_obs if set(x_names) == set(fitted.x_obs) else x_names
     names = fitted.context if set(names) == set(fitted.context) else names
@@ -171,6 +177,34 @@ def _columns(
                     "is read so here"
                 )
     return TableColumns(x_names, names)
+
+
+def _found(
+    names: Sequence[str],
+    given: list[str] | None,
+    fitted: tuple[str, ...],
+    what: Literal["x_obs", "context"],
+) -> tuple[str, ...]:
+    """Find the columns that the user gave, that calibration had, or that have usual names.
+
+    Raises:
+        ValueError: If they are not there.
+    """
+    from ma_sbi.checking.files import find_columns, in_words
+
+    lost = [one for one in fitted if one not in names]
+    if given or not lost:
+        return find_columns(names, given or fitted, what)
+    try:
+        usual = find_columns(names, (), what)
+    except ValueError:
+        usual = ()
+    if len(usual) == len(fitted):
+        return usual
+    raise ValueError(
+        f"the model reads {in_words(fitted)}; there is no {in_words(lost)} in the table, "
+        f"which has {in_words(names)}: name others with --{what.replace('_', '-')}"
+    )
 
 
 @contextmanager
@@ -204,17 +238,27 @@ def _progress(source: Source) -> Iterator[Callable[[int, int], None]]:
 
 
 def _summary(outcome: Outcome, out: Path) -> str:
-    from ma_sbi.applying.blocks import CONTEXT_IS, KNOWN
+    from ma_sbi.applying.blocks import CONTEXT_IS, FAR, KNOWN, X_IS
 
-    lines = [f"{outcome.num_rows:,} rows corrected; the table is {out}."]
+    num = f"{outcome.num_rows:,}"
+    if outcome.num_corrected < outcome.num_rows:
+        num = f"{outcome.num_corrected:,} of {num}"
+    lines = [f"{num} rows corrected; the table is {out}."]
     if outcome.num_found:
-        lines.append(f"{outcome.num_found:,} of them by a run that was stopped.")
+        lines.append(f"{outcome.num_found:,} rows were done by a run that was stopped.")
+    if outcome.num_far:
+        lines.append(
+            f"{outcome.num_far:,} rows have an x far outside the range of calibration "
+            f"({X_IS}: {FAR}): check the units and the order of columns."
+        )
     odd = {words: n for words, n in outcome.contexts.most_common() if words != KNOWN}
     if odd:
         told = ", ".join(f"{words}: {n:,}" for words, n in odd.items())
         lines.append(
             f"Not all contexts are as calibration knows them ({CONTEXT_IS}): {told}."
         )
+    if outcome.hint:
+        lines.append(f"There is {outcome.hint}.")
     for kind, one in outcome.warned.items():
         begin, end = one.rows
         others = f", and {one.others:,} later blocks of rows" if one.others else ""

@@ -22,11 +22,14 @@ from ma_sbi.commands.options import (
     ThetaColumns,
     XObsColumns,
     XSimColumns,
+    named_columns,
     refusals,
 )
 from ma_sbi.threads import one_thread
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ma_sbi.checking.files import Observations
     from ma_sbi.correctors.files import TableColumns
 
@@ -39,6 +42,21 @@ def fit(
     out: Annotated[Path, typer.Option(help="File to write the fitted corrector to.")],
     posterior: PosteriorPath = None,
     allow_pickle: AllowPickle = False,
+    simulations: Annotated[
+        Path | None,
+        typer.Option(
+            help="npz, csv, tsv or parquet with simulations from the prior: the columns of "
+            "x, or x. In place of x_sim, or beside it."
+        ),
+    ] = None,
+    density: Annotated[
+        bool,
+        typer.Option(
+            "--density",
+            help="Learn the density of these simulations, so that x itself weighs the "
+            "candidates. It assumes that parameters come from the prior.",
+        ),
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print what was learned as JSON.")
     ] = False,
@@ -56,30 +74,30 @@ def fit(
     from ma_sbi.writing import check_output
 
     with refusals("fit"):
-        check_output(out, filter(None, [file, posterior]), "corrector")
+        check_output(out, filter(None, [file, posterior, simulations]), "corrector")
         model = None if posterior is None else PosteriorFile(posterior, allow_pickle)
         if model is not None and not model.path.is_file():
             raise ValueError(f"there is no model in {model.path}")
-        from ma_sbi.checking.files import read_observations
+        if density and simulations is None:
+            raise ValueError(
+                "--density is learned from simulations: pass --simulations FILE"
+            )
+        replaced = out.exists()
+        from ma_sbi.checking.files import read_observations, read_simulations
 
-        held = read_observations(
-            file,
-            context=context or [],
-            x_obs=x_obs or [],
-            x_sim=x_sim or [],
-            theta=theta or [],
-            groups=groups,
-            number=number or [],
-            label=label or [],
-        )
-        if held.x_sim is None:
+        named = named_columns(context, x_obs, x_sim, theta, groups, number, label)
+        held = read_observations(file, **named)
+        pool = None
+        if simulations is not None:
+            pool = read_simulations(simulations, held.columns[2], held.columns[0])
+        if held.x_sim is None and pool is None:
             raise ValueError(
                 "x_sim is missing: a correction is learned from simulations at the inputs "
                 "of each observation; expected columns x_sim_0, x_sim_1, ..., or name "
-                "others with --x-sim"
+                "others with --x-sim; or pass simulations from the prior: --simulations"
             )
         with one_thread():
-            corrector = _fit(held, model, seed)
+            corrector = _fit(held, model, pool, seed, density=density)
             from ma_sbi.correctors.files import save_corrector
 
             save_corrector(corrector, out, table=_columns(held))
@@ -87,8 +105,10 @@ def fit(
         typer.echo(corrector.why.to_json())
         return
     typer.echo(printable(str(corrector.why)))
-    for note in held.notes:
+    for note in held.told():
         typer.echo(printable(f"- {note}"))
+    if replaced:
+        typer.echo(printable(f"An older file {out} was replaced."))
     typer.echo(printable(f"The corrector is {out}; ma-sbi correct TABLE --model {out}"))
 
 
@@ -104,16 +124,28 @@ def _columns(held: Observations) -> TableColumns:
     return TableColumns(x_names, names)
 
 
-def _fit(held: Observations, model: PosteriorFile | None, seed: int) -> Any:
-    from ma_sbi import fit_corrector
+def _fit(
+    held: Observations,
+    model: PosteriorFile | None,
+    simulations: np.ndarray | None,
+    seed: int,
+    *,
+    density: bool,
+) -> Any:
+    from ma_sbi import fit_corrector, fit_density
     from ma_sbi.display.text import shorten
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        learned = None
+        if density and simulations is not None:
+            learned = fit_density(simulations, seed=seed)
         corrector = fit_corrector(
             held.context,
             held.x_obs,
             held.x_sim,
+            simulations=simulations,
+            density=learned,
             posterior=None if model is None else model.load("fit"),
             groups=held.groups,
             theta=held.theta,

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -26,6 +26,7 @@ __all__ = [
     "ThetaColumns",
     "XObsColumns",
     "XSimColumns",
+    "named_columns",
     "refusals",
 ]
 
@@ -93,6 +94,27 @@ LabelColumns = Annotated[
     typer.Option("--label", help="Columns of the context that are labels, though numbers."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything.")]
+
+
+def named_columns(
+    context: list[str] | None,
+    x_obs: list[str] | None,
+    x_sim: list[str] | None,
+    theta: list[str] | None,
+    groups: str | None,
+    number: list[str] | None,
+    label: list[str] | None,
+) -> dict[str, Any]:
+    """Return the user's names of columns as arguments of ``read_observations``."""
+    return {
+        "context": context or [],
+        "x_obs": x_obs or [],
+        "x_sim": x_sim or [],
+        "theta": theta or [],
+        "groups": groups,
+        "number": number or [],
+        "label": label or [],
+    }
 
 
 class PosteriorFile(NamedTuple):

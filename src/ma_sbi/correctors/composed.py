@@ -18,6 +18,7 @@ from ma_sbi.correctors.departures import Departure
 from ma_sbi.correctors.encoding import encode
 from ma_sbi.correctors.fitting import Fitted, Fitting, Hypotheses, Pools, Triples
 from ma_sbi.correctors.inference import Inference
+from ma_sbi.correctors.observed_range import ObservedRange
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.labels import column_names, in_columns, match_rows
 from ma_sbi.protocols import ArrayLike, Context, Corrections, Encoder
@@ -92,6 +93,25 @@ class BaseCorrector(ABC):
         """Return a few calibration rows, which show what it does; none by default."""
         nothing = as_entries([None])
         return Examples(torch.zeros(1, 1), nothing, nothing)
+
+    def far_outside(self, x: ArrayLike) -> Tensor:
+        """Tell which rows of x lie far outside the observations of calibration.
+
+        Args:
+            x: Observations, shape ``(batch, dim_x)``.
+
+        Returns:
+            Shape ``(batch,)``; False where calibration's range is not known.
+        """
+        x = as_matrix(x, "x")
+        known = self._x_range()
+        if known is None:
+            return torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        return known.far(x).any(dim=1)
+
+    def _x_range(self) -> ObservedRange | None:
+        """Return the range of the observations that it was fitted to, if it knows."""
+        return None
 
     def save(self, path: str | Path) -> None:
         """Write the fitted corrector to a file; :func:`~ma_sbi.load_corrector` reads it.
@@ -211,6 +231,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         self._check_fitted()
         x, context = self.matched(x, context, self.dim_x_)
         x = as_matrix(x, "x", dim=self.dim_x_)
+        self.seen_.x_range.warn(x)
         coefficients, log_weight, offset = self._hypotheses(
             self.entries_of(context, len(x))
         )
@@ -245,6 +266,10 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
         """Check a context, and bring it into the form of those that were fitted to."""
         self._check_fitted()
         return self.seen_.conform(as_entries(context, num_rows=num_rows))
+
+    def _x_range(self) -> ObservedRange:
+        self._check_fitted()
+        return self.seen_.x_range
 
     def _unlike(self) -> Any:
         """Return how the fit tells contexts that are unlike all others, if it does."""

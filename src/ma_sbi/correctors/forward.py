@@ -19,6 +19,7 @@ from ma_sbi.correctors.forward_maps import (
     ChosenMap,
     choose_map,
 )
+from ma_sbi.correctors.observed_range import ObservedRange
 from ma_sbi.correctors.unseen import Examples, SeenContexts, Unseen
 from ma_sbi.correctors.way_back import Imagined
 from ma_sbi.labels import column_names, match_rows
@@ -184,6 +185,10 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         self._check_fitted()
         return self.seen_.examples()
 
+    def _x_range(self) -> ObservedRange:
+        self._check_fitted()
+        return self.seen_.x_range
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "imagined_"):
             raise NotFittedError("this ForwardCorrector is not fitted yet: call fit first")
@@ -214,6 +219,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
         self._check_fitted()
         x, context = self.matched(x, context, self.dim_x_)
         x = as_matrix(x, "x", dim=self.dim_x_)
+        self.seen_.x_range.warn(x)
         uniques, codes = distinct(as_entries(context, num_rows=len(x)))
         number = match(self.known_, uniques)[codes]
         unseen = self.seen_.read(uniques.iloc[codes].reset_index(drop=True))

@@ -29,6 +29,7 @@ from ma_sbi.context import (
 )
 from ma_sbi.correctors.assignment import AT_ONCE, MOST_COMPARED, prediction_limit
 from ma_sbi.correctors.encoding import encode
+from ma_sbi.correctors.observed_range import ObservedRange
 from ma_sbi.correctors.opposites import may_oppose
 from ma_sbi.one_at_a_time import local_filters
 from ma_sbi.protocols import Encoder
@@ -62,7 +63,8 @@ class Unseen:
         refused: Those of these that the encoder does not read.
         opposed: Those of them that may say the opposite of the nearest that was seen.
         outside: Rows with a number outside the calibrated range, shape ``(n,)``.
-        examples: A context of each kind that occurs, in words.
+        examples: A context of each kind that occurs, in words; ``written`` is one that
+            calibration has in another spelling.
     """
 
     new: np.ndarray
@@ -124,13 +126,14 @@ class Examples(NamedTuple):
 @stored(encoding="known dim_z?", shown="n dim_x", low="s?", high="s?", limit="?")
 @dataclass(frozen=True, eq=False)
 class SeenContexts:
-    """The contexts that a corrector was fitted to.
+    """The contexts that a corrector was fitted to, and the range of its observations.
 
     Attributes:
         known: The distinct contexts.
         encoder: The fitted encoder; None if contexts are compared and not read.
         encoding: Its vectors of the distinct contexts, shape ``(num_distinct, dim_z)``.
         shown: Observations of the first of them, shape ``(n, dim_x)``.
+        x_range: Between which numbers all observations lie.
         scales: Places of columns that are numbers on a scale.
         names: Places of all others.
         low: Least number of each scale, shape ``(num_scales,)``.
@@ -144,6 +147,7 @@ class SeenContexts:
     encoder: Encoder | None
     encoding: Tensor
     shown: Tensor
+    x_range: ObservedRange
     scales: tuple[int, ...]
     names: tuple[int, ...]
     low: np.ndarray
@@ -195,6 +199,7 @@ class SeenContexts:
             encoder,
             encoding,
             x_obs[torch.from_numpy(first).to(x_obs.device)],
+            ObservedRange.of(x_obs),
             scales,
             names,
             low,
@@ -219,6 +224,11 @@ class SeenContexts:
     def different(self) -> set[tuple[Any, ...]]:
         """The same, each once."""
         return set(self.words)
+
+    @cached_property
+    def by_spelling(self) -> dict[tuple[str, ...], tuple[Any, ...]]:
+        """The same by their spelling, the first of each."""
+        return {tuple(map(spelling, one)): one for one in reversed(self.words)}
 
     def examples(self) -> Examples:
         """Return a few calibration rows."""
@@ -274,6 +284,10 @@ class SeenContexts:
         if new.any():
             rows = np.flatnonzero(new)
             examples["new"] = _show(words[rows[0]]) + self._written(words[rows[0]])
+            respelled = next((row for row in rows if self._written(words[row])), None)
+            if respelled is not None:
+                one = words[respelled]
+                examples["written"] = _show(one) + self._written(one)
             vectors = (
                 self._encode(uniques.iloc[rows]) if encoding is None else encoding[new]
             )
@@ -322,9 +336,7 @@ class SeenContexts:
 
     def _written(self, words: tuple[Any, ...]) -> str:
         """Tell that calibration has the same context in another spelling."""
-        wanted = tuple(map(spelling, words))
-        same = (one for one in self.words if tuple(map(spelling, one)) == wanted)
-        known = next(same, None)
+        known = self.by_spelling.get(tuple(map(spelling, words)))
         if known is None:
             return ""
         return f", which calibration has as {_show(known)}: write it the same way"

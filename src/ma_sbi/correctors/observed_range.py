@@ -1,0 +1,80 @@
+"""The range of the observations that a corrector was fitted to."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ma_sbi.scaling import FEWEST_COMPARED, UNITS
+from ma_sbi.storing.forms import stored
+from ma_sbi.telling import levels_to_caller, tell
+
+__all__ = ["ObservedRange", "OutsideCalibration"]
+
+
+class OutsideCalibration(UserWarning):
+    """An observation lies far from all that the corrector was fitted to."""
+
+
+@stored(low="dim_x?", high="dim_x?")
+@dataclass(frozen=True, eq=False)
+class ObservedRange:
+    """Between which numbers the observations of calibration lie, column by column.
+
+    Far outside means: further beyond the range than it is wide. That is no departure, but
+    another unit or another column.
+
+    Attributes:
+        low: Least number of each column, shape ``(dim_x,)``; infinite without enough rows.
+        high: Largest.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    @classmethod
+    def of(cls, x_obs: Tensor) -> ObservedRange:
+        """Measure the range of observations ``(n, dim_x)``; a few gross ones do not count.
+
+        Example:
+            >>> x = torch.arange(20.0)[:, None]
+            >>> ObservedRange.of(torch.cat([x, torch.tensor([[1e6]])])).high
+            tensor([19.])
+        """
+        if len(x_obs) < FEWEST_COMPARED:
+            return cls(*(torch.full_like(x_obs[0], one) for one in (-torch.inf, torch.inf)))
+        centre = x_obs.median(dim=0).values
+        away = (x_obs - centre).abs()
+        most = away.sort(dim=0).values[int(0.9 * (len(away) - 1))]
+        # A column that is mostly the same number has no gross ones.
+        gross = (away > UNITS * most) & (most > 0)
+        kept = torch.where(gross, centre, x_obs)
+        return cls(*kept.aminmax(dim=0))
+
+    def far(self, x: Tensor) -> Tensor:
+        """Tell which numbers of x ``(batch, dim_x)`` lie far outside; the same shape."""
+        low, high = self.low.to(x), self.high.to(x)
+        # What is constant may be rounded.
+        slack = (high - low) + 1e-6 * torch.maximum(low.abs(), high.abs())
+        return (x < low - slack) | (x > high + slack)
+
+    def warn(self, x: Tensor) -> None:
+        """Warn, once in a call, if rows of x ``(batch, dim_x)`` lie far outside."""
+        tell("unseen", (id(self), "x"), (x, self.far(x)), self._say)
+
+    def _say(self, parts: list[tuple[Tensor, Tensor]]) -> None:
+        x, far = (torch.cat(both) for both in zip(*parts, strict=True))
+        if not far.any():
+            return
+        row, column = far.nonzero()[0].tolist()
+        warnings.warn(
+            f"{far.any(dim=1).sum()} of {len(x)} observations lie far outside those of "
+            f"calibration (first: row {row} has {x[row, column]:.4g} in column {column}, "
+            f"calibrated from {self.low[column]:.4g} to {self.high[column]:.4g}): check "
+            "the units and the order of columns",
+            OutsideCalibration,
+            stacklevel=levels_to_caller(),
+        )
