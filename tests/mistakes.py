@@ -152,6 +152,11 @@ HEADER = "context,x_obs_0,x_sim_0\n"
 
 # Each is called with a folder for files.
 REFUSED = {
+    # the command line
+    "a density of nothing": (
+        lambda folder: command("fit", "rows.csv", "--out", folder / "m", "--density"),
+        "--density is learned from simulations: pass --simulations",
+    ),
     # encoders
     "class in fit_corrector": (
         lambda _: fit_corrector(NOTES, OBS, X, encoder=HashEncoder),

@@ -17,24 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ma_sbi import __version__
+from ma_sbi.commands import options
 from ma_sbi.commands.correct import correct
 from ma_sbi.commands.fit import fit
-from ma_sbi.commands.options import (
-    AllowPickle,
-    ContextColumns,
-    GroupsColumn,
-    LabelColumns,
-    NumberColumns,
-    PosteriorFile,
-    PosteriorPath,
-    Seed,
-    TableFile,
-    ThetaColumns,
-    XObsColumns,
-    XSimColumns,
-    named_columns,
-    refusals,
-)
 from ma_sbi.threads import one_thread
 
 if TYPE_CHECKING:
@@ -144,40 +129,42 @@ def demo(
 
 @app.command()
 def check(
-    file: TableFile,
+    file: options.TableFile,
     *,
-    posterior: PosteriorPath = None,
-    allow_pickle: AllowPickle = False,
+    posterior: options.PosteriorPath = None,
+    allow_pickle: options.AllowPickle = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with plots to this file.")
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON, for other programs.")
     ] = False,
-    context: ContextColumns = None,
-    x_obs: XObsColumns = None,
-    x_sim: XSimColumns = None,
-    theta: ThetaColumns = None,
-    groups: GroupsColumn = None,
-    number: NumberColumns = None,
-    label: LabelColumns = None,
+    context: options.ContextColumns = None,
+    x_obs: options.XObsColumns = None,
+    x_sim: options.XSimColumns = None,
+    theta: options.ThetaColumns = None,
+    groups: options.GroupsColumn = None,
+    number: options.NumberColumns = None,
+    label: options.LabelColumns = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
             help="Exit with 1 if the verdict is another; may be given several times."
         ),
     ] = None,
-    seed: Seed = 0,
+    seed: options.Seed = 0,
 ) -> None:
     """Say whether a correction by this context can be trusted, and why."""
     from ma_sbi.display.text import printable
     from ma_sbi.writing import check_output
 
-    with refusals("check"):
+    with options.refusals("check"):
         if html is not None:
             check_output(html, filter(None, [file, posterior]), "page")
-        named = named_columns(context, x_obs, x_sim, theta, groups, number, label)
-        model = None if posterior is None else PosteriorFile(posterior, allow_pickle)
+        named = options.named_columns(context, x_obs, x_sim, theta, groups, number, label)
+        model = (
+            None if posterior is None else options.PosteriorFile(posterior, allow_pickle)
+        )
         result = _check(file, model, named, require or [], seed)
         if result.advice.code:
             code = f"{_to_begin_with(file, model, named, seed)}\n\n{result.advice.code}"
@@ -198,7 +185,7 @@ def check(
 
 
 def _commands(
-    file: Path, model: PosteriorFile | None, named: dict[str, Any], seed: int
+    file: Path, model: options.PosteriorFile | None, named: dict[str, Any], seed: int
 ) -> str:
     """Write the commands that fit and apply what is advised, as comments of Python."""
     words = ["ma-sbi", "fit", str(file)]
@@ -216,7 +203,7 @@ def _commands(
 
 
 def _to_begin_with(
-    file: Path, model: PosteriorFile | None, named: dict[str, Any], seed: int
+    file: Path, model: options.PosteriorFile | None, named: dict[str, Any], seed: int
 ) -> str:
     """Write the lines that make in Python what the command has read and found."""
     names = "".join(f", {name}={value!r}" for name, value in named.items() if value)
@@ -240,7 +227,7 @@ def _to_begin_with(
 
 def _check(
     file: Path,
-    model: PosteriorFile | None,
+    model: options.PosteriorFile | None,
     named: dict[str, Any],
     require: list[str],
     seed: int,

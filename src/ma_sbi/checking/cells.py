@@ -100,8 +100,8 @@ def as_column(values: np.ndarray, name: str, how: How | None) -> Read:
     if is_date and how is None:
         return Read(pd.Series(values))
     # As objects of Python, of which integers are of any size.
-    entries = pd.Series(values if is_date else values.tolist(), dtype=object)
-    entries = entries.map(_without_blanks)
+    cells = values if is_date else [_without_blanks(one) for one in values.tolist()]
+    entries = pd.Series(cells, dtype=object)
     there = ~is_missing(entries)
     entries = entries.where(there, None)
     if how == "number":

@@ -8,23 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ma_sbi.commands.options import (
-    LONGEST,
-    AllowPickle,
-    ContextColumns,
-    GroupsColumn,
-    LabelColumns,
-    NumberColumns,
-    PosteriorFile,
-    PosteriorPath,
-    Seed,
-    TableFile,
-    ThetaColumns,
-    XObsColumns,
-    XSimColumns,
-    named_columns,
-    refusals,
-)
+from ma_sbi.commands import options
 from ma_sbi.threads import one_thread
 
 if TYPE_CHECKING:
@@ -37,11 +21,11 @@ __all__ = ["fit"]
 
 
 def fit(
-    file: TableFile,
+    file: options.TableFile,
     *,
     out: Annotated[Path, typer.Option(help="File to write the fitted corrector to.")],
-    posterior: PosteriorPath = None,
-    allow_pickle: AllowPickle = False,
+    posterior: options.PosteriorPath = None,
+    allow_pickle: options.AllowPickle = False,
     simulations: Annotated[
         Path | None,
         typer.Option(
@@ -60,22 +44,24 @@ def fit(
     json: Annotated[
         bool, typer.Option("--json", help="Print what was learned as JSON.")
     ] = False,
-    context: ContextColumns = None,
-    x_obs: XObsColumns = None,
-    x_sim: XSimColumns = None,
-    theta: ThetaColumns = None,
-    groups: GroupsColumn = None,
-    number: NumberColumns = None,
-    label: LabelColumns = None,
-    seed: Seed = 0,
+    context: options.ContextColumns = None,
+    x_obs: options.XObsColumns = None,
+    x_sim: options.XSimColumns = None,
+    theta: options.ThetaColumns = None,
+    groups: options.GroupsColumn = None,
+    number: options.NumberColumns = None,
+    label: options.LabelColumns = None,
+    seed: options.Seed = 0,
 ) -> None:
     """Learn a correction from a table, print what was learned, and save it."""
     from ma_sbi.display.text import printable
     from ma_sbi.writing import check_output
 
-    with refusals("fit"):
+    with options.refusals("fit"):
         check_output(out, filter(None, [file, posterior, simulations]), "corrector")
-        model = None if posterior is None else PosteriorFile(posterior, allow_pickle)
+        model = (
+            None if posterior is None else options.PosteriorFile(posterior, allow_pickle)
+        )
         if model is not None and not model.path.is_file():
             raise ValueError(f"there is no model in {model.path}")
         if density and simulations is None:
@@ -85,7 +71,7 @@ def fit(
         replaced = out.exists()
         from ma_sbi.checking.files import read_observations, read_simulations
 
-        named = named_columns(context, x_obs, x_sim, theta, groups, number, label)
+        named = options.named_columns(context, x_obs, x_sim, theta, groups, number, label)
         held = read_observations(file, **named)
         pool = None
         if simulations is not None:
@@ -126,7 +112,7 @@ def _columns(held: Observations) -> TableColumns:
 
 def _fit(
     held: Observations,
-    model: PosteriorFile | None,
+    model: options.PosteriorFile | None,
     simulations: np.ndarray | None,
     seed: int,
     *,
@@ -151,6 +137,6 @@ def _fit(
             theta=held.theta,
             seed=seed,
         )
-    for said in dict.fromkeys(shorten(one.message, LONGEST) for one in caught):
+    for said in dict.fromkeys(shorten(one.message, options.LONGEST) for one in caught):
         typer.echo(f"ma-sbi fit: warning: {said}", err=True)
     return corrector
