@@ -175,7 +175,7 @@ def test_of_a_pool_of_simulations_the_common_part_is_used(world):
     assert found.verdict == "use the marginal part only", found
     assert any("same distribution under every context" in one for one in found.reasons)
     given = {"posterior": exact(), "answer": found}
-    exec(found.advice.code, given | {"x_new": world.x_obs, "context_new": world.context})
+    exec(found.advice.code, given | {"x_obs": world.x_obs, "context": world.context})
 
 
 def test_a_context_that_moves_theta_is_no_departure_without_pairs(world):
@@ -288,7 +288,7 @@ def test_a_fitted_corrector_that_does_harm_is_refused(world):
 def test_a_constant_column_leaves_code_that_runs(world):
     table = pd.DataFrame({"regime": list(world.context), "site": "north"})
     found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, seed=0)
-    names = {"posterior": exact(), "x_new": world.x_obs, "context_new": table}
+    names = {"posterior": exact(), "x_obs": world.x_obs, "context": table}
     exec(found.advice.code, names | {"answer": found})
 
 
@@ -533,7 +533,7 @@ def test_a_corrector_of_the_users_own_is_what_to_use(world):
     assert found.advice.use == "your own corrector"
     assert found.judgement.adds.low > 0
     own.fit(world.context, world.x_obs, world.x_sim)
-    new = {"x_new": world.x_obs, "context_new": world.context}
+    new = {"x_obs": world.x_obs, "context": world.context}
     given = {"posterior": exact(), "corrector": own} | new
     exec(found.advice.code, given)
     assert given["draws"].shape == (1000, 400, 2)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ma_sbi.checking.cells import as_column
 from ma_sbi.checking.files import read_observations
 from ma_sbi.context import is_missing
 
@@ -269,3 +270,13 @@ def test_a_bad_name_is_refused_with_what_the_file_has(name, tmp_path):
 def test_without_names_the_option_is_said(tmp_path):
     with pytest.raises(ValueError, match="name others with --x-obs"):
         read_observations(write(tmp_path, own_table()), context=["note"])
+
+
+def test_long_ids_beside_a_gap_stay_apart():
+    """In double precision they would be the same number."""
+    ids = np.array([2**60 + 1, 2**60 + 2, None] * 4, dtype=object)
+    entries, note = as_column(ids, "id", None)
+    assert entries.nunique() == 2
+    assert note
+    small = as_column(np.array([7, 8, None], dtype=object), "id", None)
+    assert small.entries.dtype == np.float64

@@ -76,7 +76,7 @@ def test_the_page_holds_only_its_own_tags_and_the_texts_as_texts(check, tmp_path
     page = parse((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert set(page.seen) <= TAGS, set(page.seen) - TAGS
     assert not [name for name, _ in page.attributes if name.startswith("on")]
-    assert any("<script>alert(1)" in text for text in page.text)  # a label of a plot
+    assert any("<script>" in text for text in page.text)  # a label of a plot
     assert any("普通的日子" in text for text in page.text)
 
 

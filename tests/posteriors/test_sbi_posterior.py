@@ -94,7 +94,9 @@ def test_given_normalises_or_not_as_sbi_does(given):
     normalised = given.log_prob(
         theta, x=x, leakage_correction_params={"num_rejection_samples": 10_000}
     )
-    torch.testing.assert_close(normalised, raw - factor.log())
+    # Each log share has at most the error of that of a half by 10,000 draws.
+    error = (2 / 10_000) ** 0.5
+    torch.testing.assert_close(normalised, raw - factor.log(), atol=4 * error, rtol=0.0)
 
 
 def test_the_leakage_of_a_mixture_is_averaged_over_candidates():

@@ -26,6 +26,8 @@ __all__ = ["How", "Read", "as_column", "as_x", "check_labels", "read_numbers", "
 How = Literal["number", "label"]
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 TEXT = "OUT"
+# Integers up to which every one is a number of double precision.
+MOST_EXACT = 2**53
 
 
 class Read(NamedTuple):
@@ -112,7 +114,10 @@ def as_column(values: np.ndarray, name: str, how: How | None) -> Read:
         return Read(pd.Series(values))
     known = list(dict.fromkeys(entries[there]))
     if known and all(type(one) is int for one in known):
-        return Read(entries.astype(np.float64))
+        if all(abs(one) <= MOST_EXACT for one in known):
+            return Read(entries.astype(np.float64))
+        known = list(map(str, known))
+        entries = entries.where(~there, entries.map(str, na_action="ignore"))
     if known and all(isinstance(one, Decimal) for one in known):
         known = list(map(str, known))
         entries = entries.where(~there, entries.map(str, na_action="ignore"))

@@ -33,8 +33,7 @@ class Advice:
     Attributes:
         use: What to use, in words.
         code: Lines of Python that do it, given ``answer``, what ``check`` returned, and
-            ``posterior``, and new observations with their context; none if rows have to be
-            mended first.
+            ``posterior``, ``context`` and ``x_obs``; none if rows have to be mended first.
         not_checked: What was not checked, in sentences.
         collect: What to collect next, in sentences.
     """
@@ -87,10 +86,7 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.no_answer:
         return "do not use", [facts.no_answer]
     if facts.leak == "found" and not _is_harmless(facts):
-        return "do not use", [
-            facts.leak_detail,
-            "Correcting by a context that depends on theta removes a true effect.",
-        ]
+        return "do not use", [facts.leak_detail, _after_leak(facts)]
     if facts.gain is None:
         return "do not use", [facts.cannot]
     if facts.no_pairs:
@@ -98,11 +94,11 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.exchange_p_value is not None:
         return "do not use", [_exchangeable(facts, facts.gain), *_without_noise(facts)]
     if facts.chosen is None and facts.swapped_log_odds is not None and facts.gain.low > 0:
-        return "do not use", [_leaning(facts, facts.gain), *_likeness(facts)]
+        return "do not use", [_leaning(facts, facts.gain)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
-        return "do not use", [_elsewhere(facts, facts.gain), *_likeness(facts)]
+        return "do not use", [_elsewhere(facts, facts.gain)]
     if facts.chosen is None and facts.is_blurred and facts.gain.low > 0:
-        return "do not use", [_evened_out(facts, facts.gain), *_likeness(facts)]
+        return "do not use", [_evened_out(facts, facts.gain)]
     if facts.chosen is None:
         reasons = [_no_gain(facts), *_likeness(facts), *_unseen(facts)]
         return "do not use", [*_no_pairs(facts), *reasons]
@@ -132,6 +128,15 @@ def _is_harmless(facts: Facts) -> bool:
 
 
 # Sentences, each made of the figures that it states.
+
+
+def _after_leak(facts: Facts) -> str:
+    if facts.paired is not True:
+        return "Correcting by a context that depends on theta removes a true effect."
+    return (
+        "Or x_sim was inferred from x_obs, or the sides are swapped: the context is not "
+        "clearly seen to add to a correction."
+    )
 
 
 def _times(gain: float) -> str:
@@ -203,10 +208,10 @@ def _without_noise(facts: Facts) -> list[str]:
 
 def _leaning(facts: Facts, gain: Score) -> str:
     return (
-        f"A correction seems to gain ({gain} nats per row), but nothing shows which side "
-        "is which, and x_obs is more like simulations than x_sim (log odds "
-        f"{facts.swapped_log_odds:.1f}): if they are swapped, it loses as much. More rows, "
-        "or simulations= from the prior, tell it."
+        f"A correction seems to gain ({gain} nats per row), but too little shows which "
+        "side is which, and what there is points to swapped sides (log odds "
+        f"{facts.swapped_log_odds:.1f}): if they are, it loses. More rows, or simulations= "
+        "from the prior, tell it."
     )
 
 
@@ -221,8 +226,8 @@ def _elsewhere(facts: Facts, gain: Score) -> str:
 def _evened_out(facts: Facts, gain: Score) -> str:
     return (
         f"A correction seems to gain ({gain} nats per row), but x_sim may have noise of "
-        "its own, and what only evens it out gains about as much: pass a posterior, or "
-        "several simulations of each row."
+        "its own, and what only evens it out can seem to gain as well: pass a posterior, "
+        "or several simulations of each row."
     )
 
 
@@ -275,7 +280,9 @@ def _context(facts: Facts) -> list[str]:
     if facts.own is not None and facts.adds is None:
         return []
     if facts.adds is None:
-        return ["The correction is the same under every context: none adds anything."]
+        return [
+            "The correction is the same under every context: none is seen to add to it."
+        ]
     if facts.chosen == "common" and facts.may_leak:
         return [
             "Without pairs, what differs between contexts may be theta: a correction by "
@@ -395,8 +402,8 @@ def _advice(facts: Facts, verdict: Verdict) -> Advice:
             "from ma_sbi import CorrectedPosterior",
             "",
             "corrected = CorrectedPosterior(posterior, answer.corrector)",
-            "# Observations that the corrector was not fitted to:",
-            "draws = corrected.sample(1000, x_new, context_new)",
+            "# Put new observations in their place: the corrector was fitted to these.",
+            "draws = corrected.sample(1000, x_obs, context)",
         ]
         use = "the corrector of this answer, which is fitted"
         if verdict == "use the marginal part only":
