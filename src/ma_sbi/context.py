@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ma_sbi.protocols import Context
 
 __all__ = [
+    "OBJECT",
     "Entries",
     "as_codes",
     "as_entries",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 Entries: TypeAlias = pd.Series | pd.DataFrame
+# For a class in its place pandas changes the filters of warnings, which threads share.
+OBJECT = np.dtype(object)
 
 
 def as_entries(context: Context, num_rows: int | None = None, hint: str = "") -> Entries:
@@ -228,7 +231,7 @@ def in_one_column(entries: Entries) -> np.ndarray:
         ['dry, 1.5', '(missing)']
     """
     uniques, codes = distinct(entries)
-    table = pd.DataFrame(uniques).astype(object)
+    table = pd.DataFrame(uniques).astype(OBJECT)
     values = table.mask(is_missing(table), MISSING).to_numpy(dtype=object)
     words = np.empty(len(values), dtype=object)
     for place, (row, gaps) in enumerate(zip(values, values == MISSING, strict=True)):

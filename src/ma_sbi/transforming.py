@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from ma_sbi.context import Entries, is_missing
+from ma_sbi.context import OBJECT, Entries, is_missing
 from ma_sbi.display.text import shorten
 from ma_sbi.protocols import Encoder
 
@@ -143,7 +143,7 @@ def _blank(entries: Entries) -> Entries | None:
         gaps = pd.isna(column)
         there = column[~gaps]
         if gaps.any() and len(there) and all(isinstance(one, str) for one in there):
-            filled.isetitem(place, column.astype(object).where(~gaps, ""))
+            filled.isetitem(place, column.astype(OBJECT).where(~gaps, ""))
     return None if filled.equals(entries) else filled
 
 

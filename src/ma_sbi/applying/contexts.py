@@ -14,7 +14,7 @@ import pandas as pd
 from pandas.api.types import infer_dtype
 
 from ma_sbi.checking.cells import read_numbers
-from ma_sbi.context import is_missing
+from ma_sbi.context import OBJECT, is_missing
 
 __all__ = ["ReadAs", "read_as", "read_like"]
 
@@ -52,7 +52,7 @@ def read_like(cells: pd.Series, known: pd.Series, how: ReadAs) -> pd.Series:
         known: The different entries that calibration had.
         how: What these are.
     """
-    cells = cells.astype(object).where(~is_missing(cells), None)
+    cells = cells.astype(OBJECT).where(~is_missing(cells), None)
     if how == "number":
         numbers = read_numbers(cells)
         return pd.Series(np.where(np.isfinite(numbers), numbers, np.nan))
@@ -90,4 +90,4 @@ def _as_dates(cells: pd.Series, one: Any) -> pd.Series:
 
 def _there(column: pd.Series) -> pd.Series:
     """Leave out what is missing, as objects of Python."""
-    return column[~is_missing(column)].astype(object)
+    return column[~is_missing(column)].astype(OBJECT)

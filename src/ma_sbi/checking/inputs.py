@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from torch import Tensor
 
 from ma_sbi.choosing.calibration import Simulations, as_repeats
-from ma_sbi.context import as_entries, distinct, is_missing, match
+from ma_sbi.context import OBJECT, as_entries, distinct, is_missing, match
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.wordings import MISSING, Wordings
 from ma_sbi.display.text import shorten
@@ -370,7 +370,7 @@ class KnownTexts(TransformerMixin, BaseEstimator):
     def transform(self, context: Context) -> np.ndarray:
         """Look the vectors up; zeros for a new text."""
         entries = pd.DataFrame(as_entries(context)).iloc[:, 0]
-        place = match(pd.Series(self.texts, dtype=object), entries.astype(object))
+        place = match(pd.Series(self.texts, dtype=object), entries.astype(OBJECT))
         unknown = np.zeros((1, self.vectors.shape[1]), dtype=self.vectors.dtype)
         table = np.vstack([self.vectors, unknown])
         return table[np.minimum(place, len(self.vectors))]

@@ -20,6 +20,7 @@ from pandas.api.types import infer_dtype, is_numeric_dtype
 from torch import Tensor
 
 from ma_sbi.context import (
+    OBJECT,
     Entries,
     distinct,
     in_days,
@@ -256,7 +257,7 @@ class SeenContexts:
             if is_numeric_dtype(column) or not _is_numbers(known.iloc[:, place]):
                 continue
             numbers = pd.to_numeric(column, errors="coerce")
-            table.isetitem(place, column.astype(object).mask(numbers.notna(), numbers))
+            table.isetitem(place, column.astype(OBJECT).mask(numbers.notna(), numbers))
         return table if isinstance(entries, pd.DataFrame) else table.iloc[:, 0]
 
     def read(
@@ -432,7 +433,7 @@ def _numbers(entries: Entries, places: Sequence[int]) -> np.ndarray:
 def _words(entries: Entries, places: Sequence[int]) -> list[tuple[Any, ...]]:
     """Return what of each context is compared word for word."""
     columns = [
-        column.astype(object).where(~is_missing(column), None)
+        column.astype(OBJECT).where(~is_missing(column), None)
         for column in _columns(entries, places)
     ]
     return list(zip(*columns, strict=True)) if columns else [()] * len(entries)
