@@ -1,6 +1,6 @@
 """How many rows per second ``ma-sbi correct`` corrects, and what memory it takes.
 
-    python benchmarks/streaming.py --rows 10000000 --folder /tmp/streaming
+    python benchmarks/streaming.py --rows 10000000 --folder streaming
 
 writes a csv of so many rows, corrects it in a process of its own, and prints rows per
 second and the peak memory of that process (``resource.getrusage``).

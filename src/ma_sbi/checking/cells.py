@@ -113,12 +113,9 @@ def as_column(values: np.ndarray, name: str, how: How | None) -> Read:
     if values.dtype.kind in "fiub":
         return Read(pd.Series(values))
     known = list(dict.fromkeys(entries[there]))
-    if known and all(type(one) is int for one in known):
-        if all(abs(one) <= MOST_EXACT for one in known):
-            return Read(entries.astype(np.float64))
-        known = list(map(str, known))
-        entries = entries.where(~there, entries.map(str, na_action="ignore"))
-    if known and all(isinstance(one, Decimal) for one in known):
+    if known and all(type(one) is int and abs(one) <= MOST_EXACT for one in known):
+        return Read(entries.astype(np.float64))
+    if known and all(type(one) in (int, Decimal) for one in known):
         known = list(map(str, known))
         entries = entries.where(~there, entries.map(str, na_action="ignore"))
     if not all(isinstance(one, str) for one in known):
