@@ -6,6 +6,9 @@ import torch
 import zuko  # noqa: F401 (its import switches validation of distributions off)
 from torch.distributions import Distribution
 
+# pytest-xdist imports the module of a warning in a thread for each worker: were they not
+# imported before, two at once could find each other's modules half made.
+import ma_sbi.correctors  # noqa: F401
 from tests.seeds import shifted_seeds
 
 # Small operations on busy threads crawl.

@@ -32,6 +32,7 @@ def test_without_a_command_the_help_is_shown():
     assert "demo" in runner.invoke(app, []).output
 
 
+@pytest.mark.slow
 def test_the_demo_prints_its_table_and_writes_its_picture(tmp_path):
     out = tmp_path / "new" / "folder"
     options = ["--out", str(out), "--simulations", "1000", "--max-epochs", "2"]
@@ -111,6 +112,7 @@ def test_check_speaks_json_alone_on_standard_output(tmp_path):
     assert max(tried, key=lambda one: one["weight"])["name"] == "shift by context"
 
 
+@pytest.mark.slow
 def test_check_takes_a_saved_posterior(tmp_path):
     ddpm_posterior().save(tmp_path / "model")
     rng = np.random.default_rng(0)
@@ -160,6 +162,7 @@ def test_check_reads_columns_by_the_users_names(tmp_path):
     assert any(named in note for note in told["notes"])
 
 
+@pytest.mark.slow
 def test_the_lines_that_check_prints_run_on_their_own(tmp_path):
     told = json.loads(runner.invoke(app, _rows_of_three(tmp_path)).stdout)
     # Only the posterior is the user's.
@@ -169,6 +172,7 @@ def test_the_lines_that_check_prints_run_on_their_own(tmp_path):
     assert given["draws"].shape == (1000, 100, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["saved", "pickled", "torch"])
 def test_check_takes_a_posterior_of_sbi(name, tmp_path):
     path = tmp_path / "model"
@@ -243,6 +247,7 @@ def _written(path, context, names, n=60):
     return path
 
 
+@pytest.mark.slow
 def test_what_a_table_holds_is_neither_obeyed_by_the_terminal_nor_printed_at_length(
     tmp_path,
 ):
@@ -255,6 +260,7 @@ def test_what_a_table_holds_is_neither_obeyed_by_the_terminal_nor_printed_at_len
     assert len(said) < 10_000
 
 
+@pytest.mark.slow
 def test_padded_codes_are_as_many_regimes_as_the_file_has(tmp_path):
     file = _written(tmp_path / "rows.csv", ["007", "7", "70"], ["context", "hour"])
     told = json.loads(runner.invoke(app, ["check", str(file), "--json"]).stdout)

@@ -140,6 +140,52 @@ def test_weights_restore_the_coverage_that_a_shift_of_x_takes(known):
     assert found > 0.9 - SPREAD * error - (0.0 if known else 0.02)
 
 
+@pytest.mark.slow
+def test_local_cuts_cover_on_average_and_where_one_cut_for_all_fails():
+    narrow = from_callable(
+        lambda num, x: torch.randn(num, len(x), 1),
+        lambda theta, x: Independent(Normal(torch.zeros_like(x), 1.0), 1).log_prob(theta),
+        batched=True,
+    )
+    draw = shifted_world(0.0)
+    covered = {"split": [], "localized": []}
+    torch.manual_seed(0)
+    for seed in range(100):
+        theta, x = draw(400)
+        new_theta, new_x = draw(400)
+        for by, values in covered.items():
+            regions = conformal(narrow, theta, x, by=by, seed=seed)
+            inside = regions.contains(new_theta[None], new_x)[0].float()
+            values.append([inside.mean(), inside[new_x[:, 0] > 1].mean()])
+    split, local = (torch.tensor(values) for values in covered.values())
+    error = local.std(dim=0) / math.sqrt(100)
+    # Exact on average, up to one of the pairs near.
+    assert 0.9 - SPREAD * error[0] < local.mean(dim=0)[0] < 0.92 + SPREAD * error[0]
+    assert split.mean(dim=0)[1] < 0.75
+    assert local.mean(dim=0)[1] > 0.82
+
+
+def test_the_widest_neighbourhood_is_the_split():
+    theta, x = world(50)
+    split = conformal(gaussian(), theta, x)
+    wide = conformal(gaussian(), theta, x, by="localized", bandwidth=1e4)
+    # The weight of the new pair itself is that of its own draw, and at most one.
+    assert (wide.cut(x) <= split.cut(x)).all()
+    assert wide.cut(x).isfinite().all()
+
+
+def test_in_many_columns_local_weights_do_not_vanish():
+    theta, x = torch.randn(50, 1), torch.randn(50, 2000)
+    wide = from_callable(
+        lambda num, x: torch.randn(num, len(x), 1),
+        lambda theta, x: Independent(Normal(0 * x[:, :1], 1.0), 1).log_prob(theta),
+        batched=True,
+    )
+    local, split = (conformal(wide, theta, x, by=by) for by in ("localized", "split"))
+    # All pairs are as far: hardly less than the split's cut, and not the least score.
+    assert (local.cut(x[:3]) > split.scores.median()).all()
+
+
 def test_equal_weights_are_the_split():
     theta, x = world(50)
     split = conformal(gaussian(), theta, x)
@@ -224,9 +270,10 @@ def test_regions_of_a_corrected_posterior_cover():
         ({"by": "mondrian"}, "must be one of"),
         ({"by": "per_regime"}, "context of each pair"),
         ({"by": "weighted"}, "either weight"),
+        ({"by": "localized", "bandwidth": -1.0}, "bandwidth must be"),
         ({"by": "weighted", "weight": lambda x: -x[:, 0].abs()}, "non-negative"),
     ],
-    ids=["few", "alpha", "variant", "context", "weights", "negative"],
+    ids=["few", "alpha", "variant", "context", "weights", "bandwidth", "negative"],
 )
 def test_bad_input_is_refused_with_a_sentence(options, message):
     theta, x = world(20)

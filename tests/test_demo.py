@@ -74,6 +74,7 @@ def result():
     return run_demo(num_simulations=500, num_draws=200, max_epochs=2, num_observations=2)
 
 
+@pytest.mark.slow
 def test_the_log_gives_the_oracle_back_however_little_was_trained(result):
     assert result.shift_error < 1e-5
     draws = result.draws

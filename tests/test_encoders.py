@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,7 @@ TEXTS = ["The sensor reads high.", "All is well.", "ok", "The sensor reads high.
 
 ENCODERS = {
     "hash": (HashEncoder, TEXTS),
+    "hash of any length": (partial(HashEncoder, unit_length=False), TEXTS),
     "category": (CategoryEncoder, ["speed", "accuracy", "speed", "both"]),
     "number": (NumberEncoder, [0.5, -1.0, 3.0, 0.5]),
     "sentence": pytest.param(SentenceEncoder, TEXTS, marks=pytest.mark.text),
@@ -92,6 +94,7 @@ def test_works_in_sklearn_compositions(make, entries):
     )
 
 
+@pytest.mark.slow
 def test_hash_is_the_same_under_every_hash_seed():
     code = (
         "from ma_sbi import HashEncoder; "
@@ -117,6 +120,19 @@ def test_hash_buckets_and_signs_are_pinned():
     vector = HashEncoder(dim=16).transform(["ab"])[0]
     assert np.nonzero(vector)[0].tolist() == [14, 15]
     np.testing.assert_allclose(vector[[14, 15]], [-(0.5**0.5), 0.5**0.5], rtol=1e-6)
+
+
+def test_without_unit_length_every_3_gram_adds_one_or_minus_one():
+    encoder = HashEncoder(dim=16, unit_length=False)
+    once, twice = encoder.transform(["ab", "ab  ab"])
+    assert once[[14, 15]].tolist() == [-1.0, 1.0]
+    assert twice[[14, 15]].tolist() == [-2.0, 2.0]  # " ab " is in it two times
+    scaled = HashEncoder(dim=16).transform(TEXTS)
+    vectors = encoder.transform(TEXTS)
+    assert (vectors == vectors.round()).all()
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert (length > 1.4).all()
+    np.testing.assert_allclose(vectors / length, scaled, rtol=1e-6)
 
 
 def test_a_text_whose_signs_cancel_is_not_zero():

@@ -88,6 +88,7 @@ def run(name, tmp_path, monkeypatch):
     return names
 
 
+@pytest.mark.slow
 def test_operator_notes_correct_the_brightness(tmp_path, monkeypatch):
     found = run("operator_notes", tmp_path, monkeypatch)
     assert found["answer"].verdict in ("use", "use with care")

@@ -139,6 +139,7 @@ def expected_of(name):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CALLS)
 class TestRows:
+    @pytest.mark.slow
     def test_are_matched_by_their_labels(self, name):
         found = CALLS[name](mix(NOTES), mix(GROUPS), mix(THETA))
         np.testing.assert_allclose(found, expected_of(name))
@@ -147,6 +148,7 @@ class TestRows:
         with pytest.raises(ValueError, match="context have different names|b have diff"):
             CALLS[name](rename(NOTES), GROUPS, THETA)
 
+    @pytest.mark.slow
     def test_count_by_their_order_without_labels(self, name):
         found = CALLS[name](NOTES.tolist(), GROUPS.to_numpy(), THETA.to_numpy())
         np.testing.assert_allclose(found, expected_of(name))
@@ -197,6 +199,7 @@ class TestColumns:
         "check": lambda: check(OBS, NOTES, x_sim=SIM, seed=0).corrector,
     }
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("loaded", [False, True], ids=["made", "loaded"])
     @pytest.mark.parametrize("name", MODELS)
     def test_are_those_of_the_fit(self, name, loaded, tmp_path):
@@ -240,6 +243,7 @@ class TestColumns:
         found = fitted(sim=SIM[NAMES[::-1]]).correct(OBS, NOTES)
         torch.testing.assert_close(found, expected)
 
+    @pytest.mark.slow
     def test_a_check_judges_the_columns_that_a_corrector_was_fitted_to(self):
         corrector = fitted()
         judged = [

@@ -53,6 +53,7 @@ CODE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CODE)
 def test_what_is_not_used_is_not_imported(name):
     code, unused = CODE[name]

@@ -19,7 +19,7 @@ from ma_sbi import (
     fit_flow,
     from_callable,
 )
-from ma_sbi.display.progress import say, showing, steps
+from ma_sbi.display.progress import parts, say, showing, steps
 from ma_sbi.plots import plot_coverage
 
 X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
@@ -27,7 +27,15 @@ NOTES = ["high", "fine"] * 20
 OBS = X + torch.tensor([[1.0, 0.0], [0.0, 0.0]]).repeat(20, 1)
 POOL = torch.randn(100, 2, generator=torch.Generator().manual_seed(1))
 PRIOR = MultivariateNormal(torch.zeros(2), torch.eye(2))
-POSTERIOR = from_callable(lambda n, x: x + torch.randn(n, 2))
+POSTERIOR = from_callable(
+    lambda n, x: x + torch.randn(n, 2), lambda theta, x: -(theta - x).square().sum(dim=-1)
+)
+
+
+def corrected():
+    corrector = ShiftCorrector(HashEncoder()).fit(NOTES, OBS, X)
+    return CorrectedPosterior(POSTERIOR, corrector)
+
 
 LONG = {
     "check": lambda show: check(OBS, NOTES, x_sim=X, seed=0, show_progress=show),
@@ -39,13 +47,15 @@ LONG = {
         PRIOR, X, X, epochs=2, hidden=8, seed=0, show_progress=show
     ),
     "plot_coverage": lambda show: plot_coverage(
-        CorrectedPosterior(POSTERIOR, ShiftCorrector(HashEncoder()).fit(NOTES, OBS, X)),
+        corrected(),
         X,
         OBS,
         NOTES,
         num_samples=20,
         show_progress=show,
     ),
+    "sample": lambda show: corrected().sample(3, OBS, NOTES, seed=0, show_progress=show),
+    "log_prob": lambda show: corrected().log_prob(X[None], OBS, NOTES, show_progress=show),
     "fit_density": lambda show: fit_density(
         POOL, max_epochs=2, num_transforms=1, seed=0, show_progress=show
     ),
@@ -63,6 +73,7 @@ def watched():
     screen = Terminal()
     with redirect_stderr(screen), pytest.MonkeyPatch.context() as patch:
         patch.setattr("ma_sbi.display.progress.DELAY", 0.0)
+        patch.setattr("ma_sbi.display.progress.PAUSE", 0.0)
         yield screen
 
 
@@ -100,6 +111,26 @@ def test_work_that_is_part_of_other_work_leaves_it_to_that():
         assert "Still all of it" in terminal.getvalue()
         list(steps(range(3), "A part"))
         assert "A part" in terminal.getvalue()
+
+
+def test_draws_say_how_far_they_are(monkeypatch):
+    monkeypatch.setattr("ma_sbi.mixture.ROWS_AT_ONCE", 8)
+    with watched() as terminal, showing("All of it"):
+        assert list(parts("abc", "part")) == ["a", "b", "c"]
+        say("All is done")
+    assert "All of it: part 1 of 3" in terminal.getvalue()
+    with watched() as terminal:
+        corrected().sample(3, OBS, NOTES, seed=0)
+    assert "Drawing: block 1 of 5" in terminal.getvalue()
+
+
+def test_parts_put_back_what_was_said_before():
+    with watched() as terminal, showing("All of it"):
+        list(parts(range(2), "part"))
+        for _ in parts(range(2), "block"):
+            list(parts(range(2), "part"))
+    assert "All of it: block 2 of 2: part 2 of 2" in terminal.getvalue()
+    assert "part 2 of 2: block" not in terminal.getvalue()
 
 
 def test_silence_holds_for_the_parts():

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from benchmarks.speed.page import CSV, FIGURES, PAGE, TABLES, tables
+from benchmarks.speed.page import CSV, CUDA_CSV, FIGURES, ON_GPU, PAGE, TABLES, tables
 from benchmarks.speed.timing import Effort, Row, read_rows, row_of, write_rows
 
-WRITTEN = tables(read_rows(CSV))
+WRITTEN = tables(read_rows(CSV)) | tables(read_rows(CUDA_CSV), ON_GPU)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", TABLES | ON_GPU)
 def test_a_table_of_the_page_is_that_of_the_rows(name):
     between = f"<!-- table {name} -->\n\n{WRITTEN[name]}\n<!-- end -->"
     assert between in PAGE.read_text(encoding="utf-8")

@@ -129,6 +129,7 @@ def test_a_diffusion_does_not_depend_on_what_others_draw_globally(impatient_thre
         other.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in DENSE if "deterministic" not in name])
 def test_densities_at_different_x_do_not_mix(name, impatient_threads):
     posterior = DENSE[name]()

@@ -67,6 +67,7 @@ def installed(request, wheel, tmp_path_factory):
     return folder / "bin"
 
 
+@pytest.mark.slow
 def test_the_wheel_is_what_is_imported_and_the_bench_is_not_there(installed, tmp_path):
     found = run(
         installed / "python", "-c", "import ma_sbi; print(ma_sbi.__file__)", cwd=tmp_path
@@ -76,6 +77,7 @@ def test_the_wheel_is_what_is_imported_and_the_bench_is_not_there(installed, tmp
     assert "No module named 'ma_sbi_bench'" in bench.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_runs(installed, tmp_path):
     small = ["--simulations=1000", "--max-epochs=2", "--draws=200", "--out=out"]
     done = run(installed / "ma-sbi", "demo", *small, cwd=tmp_path)
@@ -84,6 +86,7 @@ def test_the_demo_runs(installed, tmp_path):
     assert (tmp_path / "out" / "posteriors.png").exists()
 
 
+@pytest.mark.slow
 def test_check_runs_and_writes_its_page(installed, tmp_path):
     rng = np.random.default_rng(0)
     x_sim, regime = rng.normal(size=(200, 2)), rng.integers(2, size=200)

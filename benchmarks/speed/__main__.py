@@ -29,6 +29,7 @@ PARTS = (
     "sampling",
     "fitting",
     "flow_training",
+    "on_gpu",
     "diffusion",
     "classifying",
     "encoding",

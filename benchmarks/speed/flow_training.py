@@ -84,7 +84,10 @@ def by_sbi(
     network = posterior_nn(
         f"zuko_{flow}", num_transforms=TRANSFORMS[flow], hidden_features=HIDDEN
     )
-    trainer = NPE(PRIOR, network, device=device, tracker=NoTracker())
+    prior = MultivariateNormal(
+        *(one.to(device) for one in (PRIOR.mean, PRIOR.covariance_matrix))
+    )
+    trainer = NPE(prior, network, device=device, tracker=NoTracker())
     trainer.append_simulations(theta, x)
     with redirect_stdout(io.StringIO()):
         trained = trainer.train(
@@ -130,12 +133,10 @@ FITS = {"fit_flow": by_us, "a bare zuko loop": bare, "sbi's trainer": by_sbi}
 def rows(effort: Effort) -> Iterator[Row]:
     """Time all flows and sizes of batches."""
     warnings.simplefilter("ignore")
-    # On a GPU, the size at which sbi's loader was found slow.
-    num, epochs = (NUM, 10) if effort.device == "cpu" else (100_000, 60)
-    num, epochs = (NUM, 2) if effort.quick else (num, epochs)
+    epochs = 2 if effort.quick else 10
     for flow in TRANSFORMS:
         for batch_size in (256, 1024):
-            yield from compare(effort, flow, num, batch_size, epochs)
+            yield from compare(effort, flow, NUM, batch_size, epochs)
 
 
 def compare(

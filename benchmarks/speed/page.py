@@ -10,6 +10,7 @@ from benchmarks.speed.timing import Row, read_rows
 
 ROOT = Path(__file__).parents[2]
 CSV = ROOT / "benchmarks" / "results" / "speed.csv"
+CUDA_CSV = CSV.with_name("speed-cuda.csv")
 PAGE = ROOT / "docs" / "how_to" / "speed.md"
 FIGURES = PAGE.parent / "figures"
 # C2ST values that differ by less count as equal: five tests of 500 draws, two seeds.
@@ -192,7 +193,35 @@ def streaming(rows: list[Row]) -> str:
     return markdown(head, lines)
 
 
-TABLES: dict[str, tuple[tuple[str, ...], Callable[[list[Row]], str]]] = {
+def many_epochs(rows: list[Row]) -> str:
+    """Seconds of all epochs, and the loss on new rows."""
+    lines = [[row.what, brief(row.seconds), f"{row.reached:.2f}"] for row in rows]
+    return markdown(["fit_flow", "seconds of 60 epochs", "loss"], lines)
+
+
+def recorded(rows: list[Row]) -> str:
+    """Seconds of recorded steps, over those of single ones."""
+    names = {"ddpm": "", "density": "fit_density, "}
+    lines = [
+        [f"{names[row.part]}{row.what}", f"{row.size:,}", brief(row.seconds), spread(row)]
+        for row in rows
+    ]
+    head = ["trained", "simulations", "seconds", "times kernels one by one"]
+    return markdown(head, lines)
+
+
+def drawing(rows: list[Row]) -> str:
+    """Seconds of draws: a line for each number of them."""
+    found = {(row.what, row.size): row for row in rows}
+    lines = []
+    for size in sorted({row.size for row in rows}):
+        cells = [found.get((name, size)) for name in names(rows)]
+        lines.append([f"{size:,}", *(f"{row.seconds:.3f}" if row else "" for row in cells)])
+    return markdown(["draws", *names(rows)], lines)
+
+
+Tables = dict[str, tuple[tuple[str, ...], Callable[[list[Row]], str]]]
+TABLES: Tables = {
     "sampling": (("sampling",), sampling),
     "fit-rows": (FITS[:1], growth("rows")),
     "fit-contexts": (FITS[1:2], growth("contexts")),
@@ -206,10 +235,18 @@ TABLES: dict[str, tuple[tuple[str, ...], Callable[[list[Row]], str]]] = {
 }
 
 
-def tables(rows: list[Row]) -> dict[str, str]:
+ON_GPU: Tables = {
+    "gpu-epochs": (("flow, 60 epochs",), many_epochs),
+    "gpu-flow": (("flow by epoch",), flow),
+    "gpu-recorded": (("ddpm", "density"), recorded),
+    "gpu-drawing": (("drawing",), drawing),
+}
+
+
+def tables(rows: list[Row], known: Tables = TABLES) -> dict[str, str]:
     """Write every table that there are rows for, in Markdown."""
     written = {}
-    for name, (parts, write) in TABLES.items():
+    for name, (parts, write) in known.items():
         some = [row for row in rows if row.part in parts]
         if some:
             written[name] = write(some)
@@ -222,7 +259,8 @@ def write_page() -> None:
 
     rows = read_rows(CSV)
     text = PAGE.read_text(encoding="utf-8")
-    for name, table in tables(rows).items():
+    on_gpu = tables(read_rows(CUDA_CSV), ON_GPU)
+    for name, table in (tables(rows) | on_gpu).items():
         marks = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
         text = re.sub(marks, lambda m, t=table: f"{m[1]}\n{t}\n{m[2]}", text, flags=re.S)
     PAGE.write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
 r"""Regions that contain the true parameters with a stated probability, for any method.
 
-Conformal prediction (Vovk et al. 2005; Tibshirani et al. 2019 for weights) corrects the
-coverage of a region, not the location of the posterior: a biased posterior gets a region
-that is valid but larger than necessary.
+Conformal prediction (Vovk et al. 2005; Tibshirani et al. 2019 for weights; Hore and Barber
+2025 for local ones) corrects the coverage of a region, not the location of the posterior:
+a biased posterior gets a region that is valid but larger than necessary.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from torch import Tensor
 from ma_sbi.context import Entries, as_entries, distinct, match
 from ma_sbi.labels import in_columns, match_columns, match_rows
 from ma_sbi.protocols import ArrayLike, Context, has_density
-from ma_sbi.randomness import derive
+from ma_sbi.randomness import derive, generator
+from ma_sbi.scaling import column_scale
 from ma_sbi.validation import as_count, as_matrix
 
 __all__ = ["ConformalRegions", "conformal"]
 
-Variant = Literal["split", "per_regime", "weighted"]
+Variant = Literal["split", "per_regime", "weighted", "localized"]
 Weight = Callable[[Tensor], Any]
 Score = Callable[[Tensor], Tensor]
 # Weights of the calibration rows (B, n) and of the new row (B,), for a batch of B.
 Weigh = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 
 MAX_ROUNDS = 100
+# Pairs, in effect, that are near an observation, in multiples of those that a cut needs.
+NEAR = 10
 
 
 def conformal(
@@ -45,6 +48,7 @@ def conformal(
     by: Variant = "split",
     weight: Weight | None = None,
     x_test: ArrayLike | None = None,
+    bandwidth: float | None = None,
     num_draws: int = 500,
     seed: int = 0,
 ) -> ConformalRegions:
@@ -64,6 +68,9 @@ def conformal(
       an infinite cut, which is the whole space.
     - ``"weighted"``: scores weighted by :math:`w(x) = p_{test}(x) / p_{cal}(x)`. Covers
       for test observations whose distribution differs, if the weights are right.
+    - ``"localized"``: scores weighted by how near their x is to a point drawn around the
+      new one. Covers on average (exactly, but for what scale and bandwidth owe to the
+      pairs), and nearly so wherever x lies, as far as there are pairs near it.
 
     The pairs must be real and must not have been used to fit the method: simulated pairs
     guarantee nothing for real observations, and pairs seen in training have scores that
@@ -80,8 +87,10 @@ def conformal(
         weight: For ``"weighted"``: gives w(x), up to a constant, for x ``(n, dim_x)``.
         x_test: For ``"weighted"``, instead of ``weight``: observations like those to
             come, shape ``(m, dim_x)``; the weights are the odds of a logistic classifier.
+        bandwidth: For ``"localized"``: how far near is, in standard deviations of x; if
+            None, so that an observation has about ``10 (1 / alpha - 1)`` pairs near it.
         num_draws: Draws per observation behind a score from draws.
-        seed: Fixes these draws, and with them the regions.
+        seed: Fixes these draws and points, and with them the regions.
 
     Raises:
         ValueError: If there are too few pairs for any finite region.
@@ -102,7 +111,13 @@ def conformal(
         )
     entries = None if context is None else as_entries(context, num_rows=len(x_obs))
     _check_level(alpha, len(theta))
-    weigh = _weigh(by, x_obs, entries, weight, x_test)
+    if bandwidth is not None and not 0 < bandwidth < math.inf:
+        raise ValueError(f"bandwidth must be a positive number, got {bandwidth}")
+    weigh = (
+        _near(x_obs, bandwidth, NEAR * (1 / alpha - 1), seed)
+        if by == "localized"
+        else _weigh(by, x_obs, entries, weight, x_test)
+    )
     if as_count(num_draws, "num_draws") < 2:
         raise ValueError("num_draws must be at least 2, to have a standard deviation")
     scored = _Scored(method, num_draws, seed)
@@ -316,6 +331,44 @@ def _weigh(
         weight = _odds(x_obs, as_matrix(x_test, "x_test", dim=x_obs.shape[1], column=True))
     known = _positive(weight, x_obs)
     return lambda x, _: (known.expand(len(x), -1), _positive(weight, x))
+
+
+def _near(x_obs: Tensor, bandwidth: float | None, num_near: float, seed: int) -> Weigh:
+    """Weigh pairs by a Gaussian kernel around a point that is drawn around x.
+
+    Around x itself the coverage would not be exact: to the pairs, x would be no other.
+    """
+    scale, x_obs = column_scale(x_obs).cpu().double(), x_obs.cpu().double()
+    if bandwidth is None:
+        bandwidth = _bandwidth(x_obs / scale, num_near)
+    width = bandwidth * scale
+
+    def weigh(x: Tensor, _: Any) -> tuple[Tensor, Tensor]:
+        x = x.cpu().double()
+        noise = torch.randn(x.shape, generator=generator(derive(seed, "near"))).double()
+        around = x + width * noise
+        distance = torch.cdist(around / width, x_obs / width).square() / 2
+        own = noise.square().sum(dim=1) / 2
+        # Only ratios count: in many columns all weights would be rounded to zero.
+        least = distance.amin(dim=1).minimum(own)
+        return (least[:, None] - distance).exp(), (least - own).exp()
+
+    return weigh
+
+
+def _bandwidth(x: Tensor, num_near: float) -> float:
+    """Find the bandwidth at which rows have so many others near them, in effect.
+
+    The effective number is that of equal weights with the same variance of their mean.
+    """
+    distance = torch.cdist(x[:500], x).square() / 2
+    low, high = 1e-3, 1e3
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        weight = (-distance / middle**2).exp()
+        near = (weight.sum(dim=1).square() / weight.square().sum(dim=1)).median()
+        low, high = (middle, high) if near < num_near else (low, middle)
+    return high
 
 
 def _same_regime(known: Entries, new: Entries | None) -> Tensor:

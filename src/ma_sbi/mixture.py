@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ma_sbi.display.progress import parts
 from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.protocols import (
     MAX_ROWS,
@@ -60,16 +61,16 @@ def sample_corrected(
         seed: Makes the draws repeatable.
     """
     with told_together():
-        parts = [
+        draws = [
             sample_mixture(
                 posterior,
                 num_samples,
                 correct(rows),
                 seed=seed if rows.start == 0 else derive(seed, f"row {rows.start}"),
             )
-            for rows in few_rows(*shape)
+            for rows in parts(few_rows(*shape), "block")
         ]
-    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+    return torch.cat(draws, dim=1) if len(draws) > 1 else draws[0]
 
 
 def log_prob_corrected(
@@ -86,11 +87,11 @@ def log_prob_corrected(
         )
     each = theta.shape[1] > 1
     with told_together():
-        parts = [
+        found = [
             log_prob_mixture(posterior, theta[:, rows] if each else theta, correct(rows))
-            for rows in blocks
+            for rows in parts(blocks, "block")
         ]
-    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+    return torch.cat(found, dim=1) if len(found) > 1 else found[0]
 
 
 def few_rows(num_rows: int, dim_x: int) -> list[slice]:
@@ -119,16 +120,16 @@ def sample_mixture(
         return draws
     blocks = _blocks(candidates.x.shape[1], num_samples)
     with _told_by_row(posterior, candidates):
-        parts = [
+        drawn = [
             _sample_block(
                 posterior,
                 num_samples,
                 candidates.rows(rows),
                 seed=seed if rows.start == 0 else derive(seed, f"from row {rows.start}"),
             )
-            for rows in blocks
+            for rows in parts(blocks, "part")
         ]
-    draws = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+    draws = torch.cat(drawn, dim=1) if len(drawn) > 1 else drawn[0]
     tell(not_drawn(draws), "draws")
     return draws
 
@@ -200,15 +201,15 @@ def log_prob_mixture(
         if candidates.shared:
             found, lost = _log_prob_shared(log_prob, theta, candidates)
         else:
-            parts = []
-            for rows in _blocks(batch, len(theta) * num_candidates):
+            averages = []
+            for rows in parts(_blocks(batch, len(theta) * num_candidates), "part"):
                 block = candidates.rows(rows)
                 every = theta[:, rows].repeat(1, num_candidates, 1)
                 weight = block.log_weight.exp().flatten()
                 each = log_prob(every, block.x.reshape(-1, dim_x), weight)
                 each = each.unflatten(1, block.log_weight.shape)
-                parts.append(_average(each, block.log_weight))
-            found, lost = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+                averages.append(_average(each, block.log_weight))
+            found, lost = (torch.cat(each, dim=1) for each in zip(*averages, strict=True))
     failed = no_density(found) | (lost > LEAST_LOST).any(dim=0)
     tell(failed, "log densities")
     return found
@@ -256,13 +257,13 @@ def _log_prob_shared(
     flat = theta.reshape(-1, 1, dim_theta).expand(-1, len(shared), -1)
     weight = log_weight.repeat(num_samples, 1)
     most = log_weight.exp().amax(dim=0)
-    parts = [
+    averages = [
         _average(log_prob(flat[rows], shared, most), weight[rows])
-        for rows in _blocks(len(flat), len(shared))
+        for rows in parts(_blocks(len(flat), len(shared)), "part")
     ]
     found, lost = (
         torch.cat(each).unflatten(0, (num_samples, batch))
-        for each in zip(*parts, strict=True)
+        for each in zip(*averages, strict=True)
     )
     return found, lost
 

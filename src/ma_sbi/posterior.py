@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.context import Entries, as_entries
+from ma_sbi.display.progress import showing
 from ma_sbi.display.text import shorten
 from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.minilm import embedded_once
@@ -81,6 +82,7 @@ class CorrectedPosterior:
         context: Context,
         *,
         seed: int | None = None,
+        show_progress: bool | None = None,
     ) -> Tensor:
         """Draw from the corrected posterior.
 
@@ -89,6 +91,8 @@ class CorrectedPosterior:
             x: Observations, shape ``(batch, dim_x)``.
             context: One entry per observation, or one for all.
             seed: Makes the draws repeatable.
+            show_progress: Whether to show progress, on standard error; if None, to a
+                person: on a terminal or in a notebook.
 
         Returns:
             Draws of shape ``(num_samples, batch, dim_theta)``, or ``(*shape, batch,
@@ -97,19 +101,27 @@ class CorrectedPosterior:
         shape = as_shape(num_samples, "num_samples")
         x, entries = self._check(x, context)
         correct = self._correct_some(x, entries)
-        with embedded_once():
+        with showing("Drawing", show_progress=show_progress), embedded_once():
             draws = sample_corrected(
                 self.posterior, math.prod(shape), x.shape, correct, seed=seed
             )
         return draws.reshape(*shape, *draws.shape[1:])
 
-    def log_prob(self, theta: ArrayLike, x: ArrayLike, context: Context) -> Tensor:
+    def log_prob(
+        self,
+        theta: ArrayLike,
+        x: ArrayLike,
+        context: Context,
+        *,
+        show_progress: bool | None = None,
+    ) -> Tensor:
         """Evaluate the corrected posterior's density.
 
         Args:
             theta: Parameters, shape ``(num_samples, batch, dim_theta)``.
             x: Observations, shape ``(batch, dim_x)``.
             context: One entry per observation, or one for all.
+            show_progress: As of :meth:`sample`.
 
         Returns:
             Log densities of shape ``(num_samples, batch)``.
@@ -122,7 +134,7 @@ class CorrectedPosterior:
             )
         x, entries = self._check(x, context)
         correct = self._correct_some(x, entries)
-        with embedded_once():
+        with showing("Evaluating densities", show_progress=show_progress), embedded_once():
             return log_prob_corrected(self.posterior, theta, x.shape, correct)
 
     def _correct_some(self, x: Tensor, entries: Entries) -> Callable[[slice], Corrections]:

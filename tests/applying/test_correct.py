@@ -227,11 +227,22 @@ def test_other_units_are_marked(options, model, tmp_path, small_blocks):
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
     assert "40 rows corrected" in said
-    assert "10 rows have an x far outside the range of calibration (x_is: far" in said
+    assert "10 rows have an x far outside the range of calibration, or far" in said
     assert "check the units" in said
     found = _read(out)
     far = found["x_is"] == "far outside"
     assert far.tolist() == found["id"].isin(table["id"][30:]).tolist()
+
+
+def test_a_larger_unit_is_marked_in_the_whole_block(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "BLOCK_ROWS", 20)
+    table = _new_rows()
+    table.loc[20:, "flow_meas"] /= 1000
+    file, out = _write(table, tmp_path / "new.csv"), tmp_path / "out.csv"
+    result = _run("correct", file, "--model", model, "--out", out)
+    said = " ".join(result.output.split())
+    assert "20 rows have an x far outside the range of calibration, or far" in said
+    assert _read(out)["x_is"].tolist() == ["near"] * 20 + ["far outside"] * 20
 
 
 def test_blanks_around_a_text_are_nothing_and_another_spelling_is_told(model, tmp_path):

@@ -185,6 +185,7 @@ def test_following_the_advice_does_no_harm(world, with_posterior):
     assert gain > -HARM - 2 * error, answer
 
 
+@pytest.mark.slow
 def test_a_control_run_whose_noise_is_known_is_used():
     rows = Rows(150, seed=1)
     shifted(rows)
@@ -206,6 +207,7 @@ def test_what_fit_corrector_gains_is_not_left_lying():
     assert abs(gain - expected) < 4 * error + 0.02
 
 
+@pytest.mark.slow
 def test_noise_of_a_simulator_is_not_drawn_again():
     """Coverage of the corrected posterior is what it should be, and not 99 %."""
     rows = Rows(300, seed=3)
@@ -282,6 +284,7 @@ class TestTables:
             call()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.2])
 def test_rows_that_a_number_explains_leave_no_room_for_noise(noise):
     """Small departures of x with long tails: second moments alone do not tell noise."""
@@ -298,6 +301,7 @@ def test_rows_that_a_number_explains_leave_no_room_for_noise(noise):
     assert (judgement.exchange_p_value is None) == (noise == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_posterior", [False, True])
 def test_counts_that_were_simulated_again_are_left_alone(with_posterior):
     """A rate with a gamma prior, whose posterior given a count is gamma, too."""
@@ -327,6 +331,7 @@ def test_counts_that_were_simulated_again_are_left_alone(with_posterior):
         assert answer.corrector is None, answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("departs", [False, True])
 def test_simulations_at_inputs_that_are_known_roughly_show_no_departure(departs):
     rng = torch.Generator().manual_seed(0)
@@ -348,6 +353,7 @@ def test_x_sim_that_never_varies_is_said_to_be_at_one_setting():
     assert any("Several simulations" in one for one in answer.advice.collect)
 
 
+@pytest.mark.slow
 def test_a_control_run_is_not_moved_to_the_middle_of_the_prior():
     rng = torch.Generator().manual_seed(0)
     at_one = 1.5 + NOISE * torch.randn(2, 400, 2, generator=rng)
@@ -359,6 +365,7 @@ def test_a_control_run_is_not_moved_to_the_middle_of_the_prior():
     assert answer.corrector is None, answer
 
 
+@pytest.mark.slow
 def test_simulations_that_are_nearly_all_noise_are_no_control_run():
     """Rows at other parameters, whose context depends on theta, are not corrected."""
     noise, n = 3.0, 120
@@ -393,6 +400,7 @@ def test_simulations_that_are_nearly_all_noise_are_no_control_run():
         fit_corrector(["a", "b"] * (n // 2), x_obs, x_sim, posterior=posterior, seed=0)
 
 
+@pytest.mark.slow
 def test_a_control_run_shows_what_the_context_adds():
     """At one setting far from the middle, where the prior pulls what the posterior says."""
     rng = torch.Generator().manual_seed(0)
@@ -416,3 +424,93 @@ def test_a_control_run_shows_what_the_context_adds():
     moved = answer.corrector.correct(torch.zeros(2, 2), ["regime 0", "regime 1"])
     error = NOISE * (2 / 90) ** 0.5
     torch.testing.assert_close(moved, -shifts, atol=4 * error, rtol=0.0)
+
+
+# x has more columns than theta, and both sides have noise of their own.
+MATRIX = torch.tensor([[1.0, 0.5], [-0.5, 1.0], [0.8, 0.8], [0.2, -1.0]])
+
+
+def simulated(theta, rng):
+    return theta @ MATRIX.T + NOISE * torch.randn(len(theta), len(MATRIX), generator=rng)
+
+
+def mistaken_for_runs(how, num, rng):
+    """Rows in which x_sim is not what it should be; the last two are as they should be."""
+    theta = torch.randn(num, 2, generator=rng)
+    x_obs, x_sim = simulated(theta, rng), simulated(theta, rng)
+    return {
+        "swapped": (x_sim, x_obs + 0.7),
+        "Fahrenheit": (x_obs, 32 + 1.8 * x_sim),
+        "Fahrenheit, and a shift": (x_obs + 1.5, 32 + 1.8 * x_sim),
+        "a mean of many runs": (x_obs, theta @ MATRIX.T),
+        "a shift": (x_obs + 0.7, x_sim),
+        "several runs": (
+            x_obs + 0.7,
+            torch.stack([simulated(theta, rng) for _ in range(4)], dim=1),
+        ),
+    }[how]
+
+
+def simulations_of_them(num=2000):
+    rng = torch.Generator().manual_seed(10)
+    return simulated(torch.randn(num, 2, generator=rng), rng)
+
+
+def density_of_them(x):
+    covariance = MATRIX @ MATRIX.T + NOISE**2 * torch.eye(len(MATRIX))
+    zeros = torch.zeros(len(MATRIX))
+    return torch.distributions.MultivariateNormal(zeros, covariance).log_prob(x)
+
+
+@pytest.mark.parametrize(
+    ("known", "num"),
+    [
+        ({"simulations": simulations_of_them()}, 100),
+        pytest.param({"simulations": simulations_of_them()}, 800, marks=pytest.mark.slow),
+        ({"density": density_of_them}, 100),
+    ],
+    ids=["simulations, 100", "simulations, 800", "density"],
+)
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("swapped", "swapped"),
+        ("Fahrenheit", "units"),
+        ("Fahrenheit, and a shift", "units"),
+        ("a mean of many runs", "expected value"),
+        ("a shift", None),
+        ("several runs", None),
+    ],
+)
+def test_simulations_show_what_x_sim_is(how, said, known, num):
+    x_obs, x_sim = mistaken_for_runs(how, num, torch.Generator().manual_seed(0))
+    context = ["a", "b"] * (num // 2)
+    answer = ma_sbi.check(x_obs, context, x_sim=x_sim, **known, seed=0)
+    assert (answer.corrector is None) == (said is not None), answer
+    if said is not None:
+        assert said in answer.reasons[0]
+        with pytest.warns(NotPaired, match=said):
+            fit_corrector(context, x_obs, x_sim, **known, seed=0)
+
+
+WITHOUT_SPREAD = {
+    "a constant": lambda x: torch.zeros(len(x), 1),
+    "a total": lambda x: x.sum(dim=1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_SPREAD)
+def test_columns_without_spread_of_their_own_hide_nothing(name):
+    def widened(x):
+        return torch.cat([x, WITHOUT_SPREAD[name](x)], dim=1)
+
+    x_obs, x_sim = mistaken_for_runs("several runs", 100, torch.Generator().manual_seed(0))
+    answer = ma_sbi.check(
+        widened(x_obs - 0.7),
+        ["a", "b"] * 50,
+        x_sim=widened(3 + 1.8 * x_sim[:, 0]),
+        simulations=widened(simulations_of_them()),
+        seed=0,
+    )
+    assert answer.corrector is None
+    assert "units" in answer.reasons[0]

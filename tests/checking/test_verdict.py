@@ -252,11 +252,13 @@ def judged(gain, **change):
         "by_context": option,
         "common": None,
         "adds": None,
+        "may_leak": False,
         "no_pairs": False,
         "is_exchangeable": False,
         "is_elsewhere": False,
         "leans_to_swapped": None,
         "is_blurred": False,
+        "surely_departs": True,
         "is_noisy": False,
         "sides_told": True,
         "num_judged": 1000,
@@ -279,6 +281,17 @@ def test_how_much_a_correction_must_gain(change, least):
     """By one standard error, here 0.1; or by two above a bound."""
     assert choose(judged(Score(least + 0.01, 0.1), **change)) is not None
     assert choose(judged(Score(least - 0.01, 0.1), **change)) is None
+
+
+@pytest.mark.parametrize("outliers", [0, 1])
+@pytest.mark.parametrize(("p_value", "departs"), [(0.001, True), (0.002, False)])
+def test_noise_that_may_be_x_sims_own_must_not_explain_a_gain(p_value, departs, outliers):
+    """One exchange of 1,999 that is as far apart is too many; outliers are observed."""
+    known = [None, "x_sim", None, None, None, None, 40, outliers]
+    surely = Judgement(*known, exchange_p_value=p_value).surely_departs
+    assert surely == (departs or outliers > 0)
+    judgement = judged(Score(2.0, 0.1), is_blurred=True, surely_departs=surely)
+    assert (choose(judgement) is not None) == surely
 
 
 @pytest.mark.parametrize("outliers", [0, 1])
@@ -316,3 +329,24 @@ def test_a_correction_that_makes_no_row_worse_may_gain_little(outliers):
 def test_a_small_gain_is_said_to_be_small():
     small = replace(FINE, chosen=None, gain=Score(0.02, 0.002))
     assert "gains too little to be worth it" in decide(small).reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("adds", "reads"),
+    [
+        (Score(0.01, 0.02), False),
+        (Score(0.03, 0.02), True),
+        (Score(0.1, 0.2), True),
+        (Score(-0.1, 0.02), False),
+    ],
+)
+def test_a_context_that_is_not_seen_to_add_is_not_read(adds, reads):
+    """Neither by a standard error nor by what counts."""
+    options = {
+        name: SimpleNamespace(name=name, gain=Score(1.0, 0.1), lost=0.1)
+        for name in ("by context", "common")
+    }
+    judgement = judged(
+        None, by_context=options["by context"], common=options["common"], adds=adds
+    )
+    assert choose(judgement).name == ("by context" if reads else "common")

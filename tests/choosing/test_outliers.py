@@ -112,3 +112,15 @@ def test_many_outliers_are_no_regime_because_two_are_alike():
     x_obs = x_sim.clone()
     x_obs[::20] += 30.0
     assert not find_outliers(x_obs, x_sim).any()
+
+
+@pytest.mark.parametrize(("dim", "num"), [(1, 10), (3, 8)])
+def test_two_outliers_that_are_alike_are_chance_in_one_column(dim, num):
+    """Within a hundred deviations: in three columns two of ten alike are no accident."""
+    x_sim = torch.randn(200, dim, generator=torch.Generator().manual_seed(0))
+    x_obs = x_sim.clone()
+    away = torch.tensor([-50.0, -41, -33, -24, -15, 14, 23, 33, 33.5, 45])
+    others = torch.tensor([20.0, -40, 50, -50, 30, -20, 45, -35, -35, 15])
+    x_obs[::20, 0] += away
+    x_obs[::20, 1:] += others[:, None]
+    assert find_outliers(x_obs, x_sim).sum() == num

@@ -16,7 +16,8 @@ from ma_sbi.choosing.pairing import (
     _other_order,
     examine_pairs,
 )
-from ma_sbi.choosing.sides import TOLD, Reference
+from ma_sbi.choosing.reference import DensityReference, Reference
+from ma_sbi.choosing.sides import TOLD
 
 SHIFTS = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
 NUM_SETS = 60
@@ -119,6 +120,37 @@ def test_sides_that_are_swapped_are_told_by_simulations():
     assert examine_pairs(x_sim, x_obs + 1, one, reference=mean).swapped is True
 
 
+def test_sides_that_are_swapped_are_told_by_a_density():
+    x_obs, x_sim, codes = world(4)
+    law = torch.distributions.Normal(0.0, (1 + 0.3**2) ** 0.5)
+    known = DensityReference.of(lambda x: law.log_prob(x).sum(dim=1), x_sim)
+    one = torch.zeros_like(codes)
+    assert examine_pairs(x_sim, x_obs + 1, one, reference=known).swapped is True
+    assert examine_pairs(x_obs + 1, x_sim, one, reference=known).swapped is False
+
+
+def test_moments_of_a_density_are_zero_at_its_draws():
+    weights = torch.distributions.Categorical(torch.tensor([0.3, 0.7]))
+    centres = torch.tensor([[0.0, -3.0], [1.0, 2.0]])
+    parts = torch.distributions.Normal(centres, torch.tensor([1.0, 0.5]))
+    law = torch.distributions.MixtureSameFamily(
+        weights, torch.distributions.Independent(parts, 1)
+    )
+    x = law.sample((20_000,))
+    moments = DensityReference.of(law.log_prob, x).moments(x)
+    error = moments.std(dim=0) / len(x) ** 0.5
+    assert moments.shape == (20_000, 6)
+    assert (moments.mean(dim=0).abs() < 4.5 * error).all()
+    # Draws of another law have other means, and other squares.
+    moved = DensityReference.of(law.log_prob, x).moments(1.2 * x)
+    assert (moved.mean(dim=0).abs() > 10 * error)[2:].all()
+
+
+def test_a_density_that_torch_does_not_differentiate_is_not_asked():
+    x = world(0)[1]
+    assert DensityReference.of(lambda x: -x.detach().square().sum(dim=1), x) is None
+
+
 def test_columns_in_another_order():
     x_obs, x_sim, codes = world(6)
     found = examine_pairs(x_obs, x_sim.flip(1), codes)
@@ -129,6 +161,7 @@ def test_columns_in_another_order():
 GAINS = torch.tensor([1.6, 1.0, 0.6], dtype=torch.float64)
 
 
+@pytest.mark.slow
 def test_a_gain_tells_which_side_is_which():
     found = []
     for seed in range(20):
@@ -145,6 +178,7 @@ def test_a_gain_tells_which_side_is_which():
     assert sum(found) > 20 * 0.95 - 4 * (20 * 0.95 * 0.05) ** 0.5
 
 
+@pytest.mark.slow
 def test_noise_of_two_sides_does_not_make_them_swapped():
     false = 0
     for seed in range(NUM_SETS):
@@ -226,6 +260,7 @@ def test_what_depends_on_x_is_not_learned_at_one_setting():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judged", [False, True])
 def test_what_depends_on_x_is_tried_at_several_settings(judged):
     """If a posterior tells it from what only evens out the noise of x_sim."""
@@ -405,6 +440,7 @@ CONTEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_permutations")
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_groups_that_share_theta_are_no_pairs_of_other_groups(name):

@@ -42,6 +42,7 @@ def test_log_abs_det_matches_autograd():
     torch.testing.assert_close(torch.linalg.slogdet(jacobian).logabsdet, log_abs_det)
 
 
+@pytest.mark.slow
 def test_a_network_can_fit_an_affine_departure():
     world, _ = affine_world(400)
     fitting = Network(epochs=300, batch_size=64)

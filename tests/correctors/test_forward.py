@@ -65,6 +65,7 @@ def test_a_departure_that_no_linear_map_undoes_is_undone():
     assert left.square().mean() < best.square().mean() / 4
 
 
+@pytest.mark.slow
 def test_many_columns_that_vary_together_can_bend():
     def signals(num, seed):
         return normal(num, 1, seed) + 0.05 * normal(num, 60, seed + 1)

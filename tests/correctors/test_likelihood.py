@@ -177,6 +177,7 @@ def test_a_density_of_other_simulations_is_refused(change):
         ShiftLikelihood.of(lambda x: normal.log_prob(x).sum(dim=1), pool)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:training stopped at max_epochs")
 def test_with_a_learned_density_shifts_are_far_better_than_by_means():
     num, rows, pool = 40, 50, draw_clusters(2000)

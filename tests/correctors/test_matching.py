@@ -76,6 +76,7 @@ def test_the_discrepancy_of_copies_is_smallest_where_they_coincide():
     torch.testing.assert_close(corrector.shift(["same"])[0], shift, atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_outliers_move_the_means_and_hardly_the_discrepancy():
     world, pool = pools(1000)
     x_obs = world.x_obs.clone()

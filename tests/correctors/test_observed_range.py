@@ -23,6 +23,33 @@ def test_other_units_are_told_once(times):
     assert corrector.far_outside(times * (20 + X)).all()
 
 
+def test_far_smaller_numbers_are_told_where_calibration_was_around_zero():
+    corrector = ShiftCorrector(CategoryEncoder()).fit(NOTES, X, X)
+    smaller = X * torch.tensor([1.0, 1.0, 0.001])
+    assert corrector.far_outside(smaller).all()
+    assert not corrector.far_outside(smaller[:5]).any()
+    with pytest.warns(OutsideCalibration, match="in column 2 is larger than") as caught:
+        corrector.correct(smaller, NOTES)
+    assert len(caught) == 1
+
+
+def test_few_small_numbers_and_zeros_are_no_other_unit():
+    known = ObservedRange.of(X)
+    assert known.far_smaller(0.001 * X).all()
+    assert not known.far_smaller(0.001 * X[:9]).any()
+    assert not known.far_smaller(0.0 * X).any()
+    assert not known.far_smaller(0.1 * X).any()
+    counts = torch.tensor([0.0, 0.0, 4.0]).repeat(20)[:, None]
+    assert ObservedRange.of(counts).size.item() == 4.0
+
+
+def test_a_regime_of_small_numbers_is_no_other_unit():
+    day, night = 100 + X[:, :1], 1 + 0.1 * X[:, :1]
+    known = ObservedRange.of(torch.cat([day, day, night]))
+    assert not known.far_smaller(night).any()
+    assert ObservedRange.of(torch.cat([day] * 60 + [night])).far_smaller(night).all()
+
+
 def test_what_is_like_calibration_is_not_told_of():
     corrector = ShiftCorrector(CategoryEncoder()).fit(NOTES, X, X)
     new = torch.randn(2000, 3, generator=torch.Generator().manual_seed(1))

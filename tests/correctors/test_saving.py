@@ -126,6 +126,7 @@ def test_forward_maps_of_every_kind_come_back():
         assert torch.equal(theirs(x), ours(x))
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_another_process(tmp_path):
     ours = corrector("chosen with a density")
     ours.save(tmp_path / "model")

@@ -23,6 +23,7 @@ CLEAN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", CLEAN)
 def test_the_level_is_five_percent(context):
     repeats, small = 300, 0

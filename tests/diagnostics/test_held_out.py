@@ -84,6 +84,7 @@ def test_the_interval_of_groups_is_that_of_their_sums():
     assert widths[1] == pytest.approx(widths[0], rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("informative", [True, False])
 def test_intervals_cover_the_mean_of_repeated_worlds(informative):
     rng = torch.Generator().manual_seed(0)

@@ -36,6 +36,7 @@ def two_labels(distance):
     return quad(integrand, -10, 10 + distance)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.5, 0.9])
 def test_gaussian_pairs_are_within_five_percent_on_average(rho):
     # One estimate cannot be: the best possible one at 0.5 has a deviation of 4.9 %.
@@ -178,6 +179,7 @@ def test_a_discrete_departure_against_a_number_is_bounded_by_its_entropy():
     assert found.value == pytest.approx(math.log(2), abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_interval_covers():
     hits = 0
     for seed in range(60):

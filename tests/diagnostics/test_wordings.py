@@ -96,6 +96,7 @@ def answers(notes):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["labels", "texts"])
 def test_texts_are_judged_as_labels_are(answers, context):
     found = answers[context]
@@ -180,6 +181,7 @@ def test_a_table_has_regimes_in_place_of_its_texts(notes):
     np.testing.assert_array_equal(read["hour"], table["hour"])
 
 
+@pytest.mark.slow
 def test_the_leak_test_keeps_its_level_with_texts():
     # Texts say nothing, and departures are a curve in x_sim, which no regression explains:
     # a regime is a range of x_sim. Tested on the rows that regimes are learned from, 97 %
@@ -219,6 +221,7 @@ def test_two_tests_of_texts_share_their_level(notes):
     assert by_regime.num_rows == len(subject.blind.rows) == 300
 
 
+@pytest.mark.slow
 def test_a_leak_of_regimes_is_found_behind_texts(notes):
     leaking = Notes()
     leak = np.where(leaking.regime > 1, 0.6, 0.0)[:, None] * [1.0, 0.0]

@@ -7,7 +7,7 @@ import torch
 from sbi.utils.metrics import c2st as sbi_c2st
 from scipy.stats import norm
 
-from ma_sbi.metrics import RECIPES, c2st, c2st_batch
+from ma_sbi.metrics import RECIPES, c2st, c2st_batch, classifiers
 
 pytestmark = pytest.mark.filterwarnings("ignore:recipe .* stops too early")
 
@@ -157,3 +157,60 @@ def test_rejects_bad_input(samples, reference, options, message):
 def test_rejects_a_matrix_where_a_batch_is_expected():
     with pytest.raises(ValueError, match=r"shape \(num_samples, batch, dim\)"):
         c2st_batch(torch.ones(20, 2), torch.ones(20, 2))
+
+
+def test_folds_of_unequal_size_follow_the_recipe_of_sklearn():
+    """Of 2 x 101 rows two folds have one more than the others."""
+    pair = gaussians(101, 2, 0.6, batch=2)
+    fast, mlp = (c2st_batch(*pair, recipe=recipe) for recipe in ("fast", "mlp"))
+    torch.testing.assert_close(fast, mlp, atol=0.01, rtol=0.0)
+
+
+def test_values_depend_neither_on_the_batch_nor_on_what_fits_into_the_cache(monkeypatch):
+    samples, reference = gaussians(200, 2, 0.5, batch=5)
+    few = c2st_batch(samples, reference, recipe="fast")
+    monkeypatch.setattr(classifiers, "NETWORKS_AT_ONCE", 1000)
+    torch.testing.assert_close(
+        c2st_batch(samples, reference, recipe="fast"), few, atol=0.01, rtol=0.0
+    )
+
+
+def test_the_gradient_is_that_of_the_penalised_log_loss():
+    """Against autograd, without the penalty."""
+    sizes, count = (3, 4, 5, 1), 2
+    weights = torch.randn(1, 3 * 4 + 4 * 5 + 5 + 4 + 5 + 1, dtype=torch.float64)
+    networks = classifiers._Networks(sizes, weights, count)
+    networks.weights += 0.1 * torch.randn_like(networks.weights)
+    rows = classifiers._Rows(
+        torch.randn(count, 7, 3).double(), (torch.rand(count, 7) > 0.5).double()
+    )
+    with torch.no_grad():
+        found = networks._gradient(rows)
+    networks.weights.requires_grad_()
+    matrices, biases = networks._split()
+    x = rows.x
+    for depth, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
+        x = (x.relu() if depth else x) @ matrix + bias[:, None]
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(
+        x[..., 0], rows.labels, reduction="sum"
+    )
+    (expected,) = torch.autograd.grad(loss, networks.weights)
+    torch.testing.assert_close(found, expected)
+
+
+def test_only_the_fast_recipe_runs_on_a_device():
+    draws = torch.randn(200, 1, 2)
+    with pytest.raises(ValueError, match="'mlp' runs on the processor alone, got meta"):
+        c2st_batch(draws, draws, recipe="mlp", device="meta")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_device_gives_the_values_of_the_processor():
+    samples, reference = gaussians(500, 3, 0.5, batch=12)
+    here, there = (
+        c2st_batch(samples, reference, recipe="fast", device=device)
+        for device in ("cpu", "cuda")
+    )
+    assert there.device.type == "cpu"
+    # Rounding may end a training elsewhere, which one value in some shows.
+    assert (there - here).abs().mean() < 0.005

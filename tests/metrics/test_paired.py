@@ -75,3 +75,24 @@ def test_no_difference_is_no_gain():
 def test_bad_input_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         paired_gain(**{"baseline": [1.0, 2.0], "method": [1.0, 1.0], **options})
+
+
+def test_the_interval_of_the_share_knows_that_the_baseline_is_uncertain():
+    """The delta method: the variance of a ratio of means."""
+    rng = np.random.default_rng(4)
+    baseline = rng.gamma(4.0, 1.0, 400)
+    method = 0.7 * baseline + rng.normal(0, 0.1, 400)
+    found = paired_gain(baseline, method, num_resamples=20_000)
+    residual = baseline - method - found.relative * baseline
+    half = 1.96 * residual.std() / 20 / baseline.mean()
+    assert found.relative_low == pytest.approx(found.relative - half, abs=0.1 * half)
+    assert found.relative_high == pytest.approx(found.relative + half, abs=0.1 * half)
+    # Far narrower than what the interval of the gain alone says.
+    assert 3 * (found.relative_high - found.relative_low) < (
+        (found.high - found.low) / baseline.mean()
+    )
+
+
+def test_a_share_of_nothing_has_no_interval():
+    found = paired_gain([0.0, 0.0], [1.0, 2.0])
+    assert np.isnan([found.relative, found.relative_low, found.relative_high]).all()

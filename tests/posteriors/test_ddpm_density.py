@@ -132,6 +132,7 @@ def trained():
     return fit_ddpm(TASK.prior, rows.theta, rows.x_sim, **options, **size, seed=0)
 
 
+@pytest.mark.slow
 def test_a_trained_model_scores_nearly_as_well_as_the_exact_posterior():
     rows = TASK.draw(400, seed=4)
     exact = Independent(Normal(rows.x_sim / 2, POSTERIOR_SCALE), 1).log_prob(rows.theta)
@@ -142,6 +143,7 @@ def test_a_trained_model_scores_nearly_as_well_as_the_exact_posterior():
     assert -4 * error < difference.mean() < 0.1 + 4 * error
 
 
+@pytest.mark.slow
 def test_the_density_is_that_of_the_deterministic_draws():
     # The average of p / q over draws of q is one for every density p, here a Gaussian
     # somewhat narrower than the draws.

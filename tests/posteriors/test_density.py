@@ -256,6 +256,7 @@ class TestLongTails:
                 columns.log_abs_det(row[None])[0], torch.linalg.slogdet(jacobian).logabsdet
             )
 
+    @pytest.mark.slow
     def test_the_density_is_learned(self):
         exact = Independent(LogNormal(torch.zeros(2), 2 * torch.ones(2)), 1)
         rng = torch.Generator().manual_seed(1)

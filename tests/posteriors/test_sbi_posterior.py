@@ -180,6 +180,7 @@ def tarp_area(posterior, theta, x):
     return check_tarp(ecp, alpha)[0]
 
 
+@pytest.mark.slow
 def test_given_passes_sbc_and_tarp_where_the_uncorrected_posterior_fails(corrected):
     theta, x_obs, x_sim, context = world(300, seed=2)
     high = torch.tensor([entry == "reads high" for entry in context])
@@ -195,6 +196,7 @@ def test_given_passes_sbc_and_tarp_where_the_uncorrected_posterior_fails(correct
     assert abs(tarp_area(plain, theta, x_obs) - best) > 0.06
 
 
+@pytest.mark.slow
 def test_packed_passes_sbc_and_tarp_over_mixed_contexts(corrected):
     theta, x_obs, x_sim, context = world(300, seed=4)
     packed = corrected.packed(context)

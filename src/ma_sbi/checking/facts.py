@@ -145,6 +145,9 @@ class Facts:
 # side is which: if they are swapped, it loses what it seems to gain. And of all rows
 # together: many rows tell the sides of a large departure, few do not.
 WORTH, WORTH_UNTOLD, WORTH_UNTOLD_IN_ALL = 0.005, 0.05, 5.0
+# What a context must add to a correction of all rows alike, unless that is a standard error
+# above zero.
+ADDS = 0.05
 # What it must gain by two standard errors where the judge assumes a prior that seems wrong,
 # and where it is x_sim with noise that is not known, so that the score does not allow for
 # it.
@@ -175,13 +178,17 @@ def choose(judgement: Judgement) -> Option | None:
         return None
     best = judgement.by_context
     common, adds = judgement.common, judgement.adds
-    if common is not None and adds is not None and (judgement.may_leak or adds.mean <= 0):
-        best = common
+    if common is not None and adds is not None:
+        # What the context is not seen to add, it may as well take away.
+        seen_to_add = adds.mean > min(adds.error, ADDS)
+        if judgement.may_leak or not seen_to_add:
+            best = common
     gain = best.gain
     if judgement.is_elsewhere:
         return best if gain.low > GAIN_ELSEWHERE else None
     if judgement.is_blurred:
-        return best if gain.low > GAIN_BY_UNKNOWN_NOISE else None
+        is_clear = gain.low > GAIN_BY_UNKNOWN_NOISE and judgement.surely_departs
+        return best if is_clear else None
     if best.lost < HARMLESS and (gain.mean > WORTH or judgement.num_outliers):
         return best
     errors = 2 if judgement.is_noisy else 1

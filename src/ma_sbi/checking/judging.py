@@ -198,6 +198,12 @@ class Judgement:
         return not self.noise_told and self.scored_by == SimulatedData.words
 
     @property
+    def surely_departs(self) -> bool:
+        """Whether no exchange of x_obs and x_sim is as far apart as rows are."""
+        p_value, level = self.exchange_p_value, THRESHOLDS.exchange_judged_by_x_sim
+        return p_value is None or p_value <= level or self.num_outliers > 0
+
+    @property
     def sides_told(self) -> bool:
         """Whether rows or true parameters show which side is which, or there is one."""
         pairing = self.plan.pairing
@@ -279,22 +285,24 @@ def _compare(
     most = MOST_JUDGED_BY_POSTERIOR if has_posterior else MOST_JUDGED
     folds = _folds(data.groups, data.codes, most, derive(subject.seed, "judging"))
     own = subject.corrector
-    fits: dict[OptionName, Fit] = {
-        "by context": _by_plan(plan) if own is None else _by_own(subject, plan)
-    }
-    correctors: dict[OptionName, Any] = {"by context": plan.fit() if own is None else own}
-    if own is not None or _reads_context(plan):
-        fits["common"] = _by_common(common, plan, common_rows)
-        correctors["common"] = CommonCorrector(common.fit())
+    alike = _by_common(common, plan, common_rows), CommonCorrector(common.fit())
+    options: dict[OptionName, tuple[Fit, Any]]
+    if own is not None:
+        options = {"by context": (_by_own(subject, plan), own), "common": alike}
+    elif _reads_context(plan):
+        options = {"by context": (_by_plan(plan), plan.fit()), "common": alike}
+    else:
+        # What reads no context need not hedge where one was not seen.
+        options = {"by context": alike}
     # No fit has seen gross outliers.
     gross = np.setdiff1d(np.arange(len(subject.x_obs)), plan.kept)[:most]
     held = {}
-    for name, fit in fits.items():
+    for name, (fit, corrector) in options.items():
         parts = _hold_out(fit, plan, folds, subject.seed)
         with local_filters():
             warnings.simplefilter("ignore")
             if len(gross):
-                parts.append(_correct(correctors[name], subject.take(gross)))
+                parts.append(_correct(corrector, subject.take(gross)))
         places = [*(plan.kept[test] for test in folds), *([gross] if len(gross) else [])]
         held[name] = CorrectedRows.joined(places, parts)
     judged = held["by context"].rows
@@ -315,7 +323,7 @@ def _compare(
 
     def option(name: OptionName) -> Option:
         gain = Score.of(gains[name], groups)
-        return Option(name, correctors[name], gain, held[name], gains[name])
+        return Option(name, options[name][1], gain, held[name], gains[name])
 
     has_common = "common" in held
     noise = data.noise

@@ -289,7 +289,7 @@ def _context(facts: Facts) -> list[str]:
             "the context needs x_sim at the inputs of each row, or true parameters."
         ]
     if facts.chosen == "common":
-        return [f"The context adds nothing to it ({facts.adds} nats per row)."]
+        return [f"The context is not seen to add to it ({facts.adds} nats per row)."]
     return [f"Of this the context adds {facts.adds}."]
 
 

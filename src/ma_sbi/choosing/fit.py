@@ -34,7 +34,7 @@ from ma_sbi.choosing.proposals import (
     BaseProposal,
     Nothing,
 )
-from ma_sbi.choosing.sides import Reference
+from ma_sbi.choosing.reference import AnyReference, DensityReference, Reference
 from ma_sbi.choosing.targets import (
     Observations,
     Predicted,
@@ -241,7 +241,8 @@ def plan_corrector(
                 features=describe(data.entries),
                 groups=None if groups is None else torch.from_numpy(data.groups),
                 noise=data.simulator,
-                reference=_reference(reference, posterior),
+                reference=_reference(reference, posterior, density, data),
+                one_run=data.x_sim[:, 0],
                 seed=seed,
             )
             if pairing.at_one_setting and _is_like_prior(data, posterior, seed):
@@ -390,16 +391,26 @@ def plan_corrector(
     )
 
 
-def _reference(simulations: Tensor | None, posterior: Any) -> Reference | None:
-    """Describe simulations from the prior, or those that the posterior was trained on."""
+def _reference(
+    simulations: Tensor | None,
+    posterior: Any,
+    density: Callable[[Tensor], Tensor] | None,
+    data: Calibration,
+) -> AnyReference | None:
+    """Describe simulations: draws, those that the posterior saw, or what a density says."""
     if simulations is not None:
         return Reference.of(simulations)
     trained = getattr(posterior, "training_range", None)
     if trained is None:
-        return None
-    # A diagonal matrix is made of standard deviations alone.
-    is_whole = trained.whitener.count_nonzero() > len(trained.center)
-    return Reference(trained.center, trained.whitener if is_whole else None)
+        # Which side is simulations is asked: neither may say where they are.
+        both = torch.cat([data.x_obs, data.mean_x_sim])
+        return None if density is None else DensityReference.of(density, both)
+    whitener = trained.whitener.cpu().double()
+    # A diagonal matrix is made of standard deviations alone; of a constant column it is 0.
+    if whitener.count_nonzero() == len(whitener):
+        scale = 1 / whitener.diag().abs()
+        return Reference(trained.center, scale=scale.where(scale > 0, 1.0))
+    return Reference(trained.center, whitener, torch.linalg.pinv(whitener).norm(dim=0))
 
 
 def _usable(

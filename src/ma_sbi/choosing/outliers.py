@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from ma_sbi.protocols import Corrections
@@ -35,8 +36,8 @@ def find_outliers(x_obs: Tensor, x_sim: Tensor) -> Tensor:
     apart = NEAR * delta.shape[1] ** 0.5
     blocks = unit.split(max(1, DISTANCES_AT_ONCE // max(1, len(unit))))
     near = torch.cat([(torch.cdist(some, unit) < apart).sum(dim=1) for some in blocks])
-    # Itself and one more, or a share of those that are far: a regime, which is no accident.
-    alone = near < max(2.0, REGIME * len(far))
+    # Itself and more than chance brings near: a regime, which is no accident.
+    alone = near < max(1 + _more_than_chance(unit, apart), REGIME * len(far))
     found = torch.zeros_like(size, dtype=torch.bool)
     found[far[alone]] = True
     return found
@@ -96,6 +97,19 @@ class Outliers:
         candidates = self.x_sim.to(x)[:, None].expand(-1, len(x), -1)
         log_weight = x.new_zeros(len(self.x_sim), len(x)).log_softmax(dim=0)
         return Corrections(candidates, log_weight, torch.zeros_like(log_weight))
+
+
+def _more_than_chance(far: Tensor, apart: float) -> int:
+    """Return how many rows must be near one of them to be more than chance.
+
+    If rows that are far ``(m, dim_x)`` lay anywhere as far as the farthest, none would have
+    so many neighbours, as surely as a test of 5 % tells.
+    """
+    if len(far) < 2:
+        return 1
+    chance = (apart / far.abs().amax(dim=0).clamp(min=apart)).prod().item()
+    expected = (len(far) - 1) * chance
+    return 1 + int(stats.poisson.isf(0.05 / len(far), expected))
 
 
 def _sizes(values: Tensor, x_sim: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,7 +16,8 @@ from ma_sbi.choosing.independence import (
     normal_scores,
     permuted_within,
 )
-from ma_sbi.choosing.sides import TOLD, Reference, tell_sides
+from ma_sbi.choosing.reference import AnyReference, DensityReference
+from ma_sbi.choosing.sides import LIKE, TOLD, Unlike, tell_sides, tell_unlike
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import UNITS, column_scale, other_units, spreads_apart
 
@@ -25,6 +26,8 @@ __all__ = ["NotPaired", "Pairing", "examine_pairs"]
 # Rows that are compared: the cost is quadratic.
 MOST_ROWS = 400
 NUM_PERMUTATIONS = 499
+# Rows at which a density is asked what simulations are like: it may be slow.
+MOST_ASKED = 5_000
 # Above this p-value rows are not shown to belong together.
 PAIRED = 0.01
 # Factor between the spreads of a column beyond which units differ where
@@ -55,6 +58,8 @@ class Pairing:
         units: Columns whose spreads differ by more than reality explains.
         factor: By more than this factor.
         constant: Whether x_sim is the same in every row.
+        unlike: How x_sim is unlike other simulations, where x_obs is like them; None if
+            that is not so.
     """
 
     p_value: float
@@ -65,6 +70,7 @@ class Pairing:
     units: tuple[int, ...] = ()
     factor: float = UNITS
     constant: bool = False
+    unlike: Unlike | None = None
 
     @property
     def are_pairs(self) -> bool:
@@ -115,6 +121,8 @@ class Pairing:
             )
         if self.units:
             found.append(other_units(self.units, self.factor))
+        if self.unlike is not None and not (self.swapped or self.units):
+            found.append(_about_unlike(self.unlike))
         return tuple(found)
 
 
@@ -126,7 +134,8 @@ def examine_pairs(
     features: Tensor | None = None,
     groups: Tensor | None = None,
     noise: Tensor | None = None,
-    reference: Reference | None = None,
+    reference: AnyReference | None = None,
+    one_run: Tensor | None = None,
     seed: int | None = None,
 ) -> Pairing:
     """Look at how rows of observations and simulations belong together.
@@ -140,6 +149,7 @@ def examine_pairs(
         groups: Number of the group of each row, shape ``(n,)``; each its own if None.
         noise: Variance of the simulator's noise, shape ``(dim_x,)``, if it is known.
         reference: What simulations from the prior are like, if that is known.
+        one_run: One simulation of each row, where x_sim is the mean of several.
         seed: Of the permutations.
     """
     rng = generator(0 if seed is None else derive(seed, "pairs"))
@@ -162,7 +172,15 @@ def examine_pairs(
         factor = UNITS_OF_COPIES
     own = None if groups is None else groups[some]
     p_value = _pairs_p_value(observed, simulated, few, own, rng)
-    swapped, log_odds = tell_sides(x_obs, x_sim, codes, features, groups, reference, rng)
+    one_run = x_sim if one_run is None else one_run
+    asked: slice | Tensor = slice(None)
+    if isinstance(reference, DensityReference) and len(x_obs) > MOST_ASKED:
+        asked = torch.randperm(len(x_obs), generator=rng)[:MOST_ASKED]
+    among = None if groups is None else groups[asked]
+    sides = x_obs[asked], x_sim[asked]
+    swapped, log_odds = tell_sides(
+        *sides, codes[asked], features[asked], among, reference, rng
+    )
     return Pairing(
         p_value,
         noise is not None and _is_noise(x_sim[some], few, noise.cpu()),
@@ -172,6 +190,21 @@ def examine_pairs(
         units,
         factor,
         bool((x_sim == x_sim[0]).all()),
+        tell_unlike(x_obs[asked], one_run[asked], among, reference),
+    )
+
+
+def _about_unlike(unlike: Unlike) -> str:
+    """Say how x_sim is unlike other simulations, and what that may come from."""
+    if unlike.x_obs > LIKE:
+        than = f"although x_obs is not seen to be (p = {unlike.x_obs:.2g})"
+    else:
+        than = f"by {unlike.away:.0f} standard deviations in a column"
+    return (
+        f"x_sim is unlike the simulations that are known (p = {unlike.x_sim:.2g}), {than}. "
+        "It may be in different units, or an expected value or a mean of several runs, "
+        "without the simulator's noise; or x_obs and x_sim are swapped; or its parameters "
+        "come from another population, which the departure hides in x_obs."
     )
 
 

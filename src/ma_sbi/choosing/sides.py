@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from scipy import stats
@@ -15,9 +15,10 @@ from ma_sbi.choosing.independence import (
     normal_scores,
     share_above,
 )
+from ma_sbi.choosing.reference import AnyReference, DensityReference, whitener_of
 from ma_sbi.scaling import column_scale
 
-__all__ = ["TOLD", "Reference", "tell_sides"]
+__all__ = ["LIKE", "TOLD", "Unlike", "tell_sides", "tell_unlike"]
 
 # Permutations of a test, and rows that it compares: the cost is quadratic.
 NUM_PERMUTATIONS, MOST_ROWS = 499, 400
@@ -38,31 +39,14 @@ MOST_DEVIATIONS = 4.0
 CLEARLY_MORE = 2.0
 # Rows of a context that tell its spread.
 FEWEST_OF_CONTEXT = 5
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What simulations from the prior are like.
-
-    Attributes:
-        centre: Their mean, shape ``(dim_x,)``.
-        whitener: Matrix that makes their covariance the identity, ``(dim_x, dim_x)``;
-            None if correlations are not known.
-    """
-
-    centre: Tensor
-    whitener: Tensor | None = None
-
-    @classmethod
-    def of(cls, x: Tensor) -> Reference:
-        """Describe simulations x, shape ``(n, dim_x)``."""
-        x = x.double().cpu()
-        return cls(x.mean(dim=0), _whitener(x - x.mean(dim=0)))
-
-
-def _whitener(centred: Tensor, freedom: int | None = None) -> Tensor:
-    values, vectors = torch.linalg.eigh(centred.T @ centred / (freedom or len(centred)))
-    return vectors / values.clamp(min=max(1e-6 * values[-1].item(), 1e-300)).sqrt()
+# Level at which x_sim is unlike other simulations, and above which x_obs may be one.
+UNLIKE, LIKE = 0.001, 0.01
+# Standard errors by which x_sim must be farther from them than x_obs of the same rows.
+CLEARLY_FARTHER = 3.0
+# Deviations from other simulations at which no population of parameters is.
+FAR = 10.0
+# Spread of a moment below which it is the same in all rows, and tells nothing.
+SAME = 1e-6
 
 
 def tell_sides(
@@ -71,7 +55,7 @@ def tell_sides(
     codes: Tensor,
     features: Tensor,
     groups: Tensor | None,
-    reference: Reference | None,
+    reference: AnyReference | None,
     rng: torch.Generator | None,
 ) -> tuple[bool | None, float | None]:
     """Compare the sides: simulations are like others, whatever their context.
@@ -80,6 +64,8 @@ def tell_sides(
         Whether sides are swapped, if that is told, and the log odds of it by their means.
     """
     if groups is not None:
+        if isinstance(reference, DensityReference):
+            reference = None  # a mean of several simulations is no draw of their density
         # Rows of a group may share theta: each group counts once.
         cells = torch.stack([groups.cpu(), codes], dim=1).unique(dim=0, return_inverse=True)
         x_obs, x_sim, features = (means_of(x, cells[1]) for x in (x_obs, x_sim, features))
@@ -104,7 +90,7 @@ def tell_sides(
 
 
 def _by_means(
-    x_obs: Tensor, x_sim: Tensor, features: Tensor, reference: Reference | None
+    x_obs: Tensor, x_sim: Tensor, features: Tensor, reference: AnyReference | None
 ) -> tuple[float | None, float]:
     """Tell the sides by means: those of simulations do not depend on the context.
 
@@ -124,7 +110,8 @@ def _by_means(
         return None, 1.0
     if _mean_departs(delta, basis) > DEPARTS:
         return None, 1.0
-    if _explained(delta, sides[0], basis) > DEPENDS:
+    # As much noise on both sides, each its own, is not explained by their mean.
+    if _explained(delta, (sides[0] + sides[1]) / 2, basis) > DEPENDS:
         return None, 1.0
     observed, simulated = ((basis.T @ side).square().sum().item() for side in sides)
     p_value = stats.chi2.sf(observed, rank * columns)
@@ -150,7 +137,7 @@ def _mean_departs(delta: Tensor, basis: Tensor) -> float:
     in_one = columns * stats.f.sf(ratio.numpy(), rank, freedom).min()
     if freedom <= columns + 1:
         return float(in_one)
-    trace = (means @ _whitener(left, freedom)).square().sum().item()
+    trace = (means @ whitener_of(left, freedom)).square().sum().item()
     rest = freedom - columns - 1
     together = trace / (rank * columns) * rest / freedom
     return float(max(in_one, stats.f.sf(together, rank * columns, rest)))
@@ -173,19 +160,89 @@ def _explained(delta: Tensor, x: Tensor, basis: Tensor) -> float:
     return 1 - left * freedom / (freedom - unit.shape[1])
 
 
+class Unlike(NamedTuple):
+    """How x_sim is unlike other simulations, where x_obs is like them, or nearer.
+
+    Attributes:
+        x_sim: P-value of x_sim being simulations as others are.
+        x_obs: The same of x_obs.
+        away: Deviations by which the mean of x_sim is away, in the farthest column.
+    """
+
+    x_sim: float
+    x_obs: float
+    away: float
+
+
+def tell_unlike(
+    x_obs: Tensor, x_sim: Tensor, groups: Tensor | None, reference: AnyReference | None
+) -> Unlike | None:
+    """Tell whether x_sim is unlike other simulations although x_obs is like them.
+
+    Or so far away as no parameters would be. Both means and squares are compared: an
+    offset moves means, and squares of an expected value lack the simulator's noise. A
+    population of its own moves both sides alike, unless the departure leads back.
+
+    Args:
+        x_obs: Observations, shape ``(n, dim_x)``.
+        x_sim: One simulation of each.
+        groups: Group of each row, which counts once; None if all rows count.
+        reference: What other simulations are like.
+    """
+    if reference is None:
+        return None
+    simulated, observed = (reference.moments(x) for x in (x_sim, x_obs))
+    if simulated is None or observed is None:
+        return None
+    if groups is not None:
+        simulated, observed = (means_of(part, groups) for part in (simulated, observed))
+    # A constant column, or the total of others, has directions without any spread.
+    varies = (simulated.std(dim=0) > SAME) | (observed.std(dim=0) > SAME)
+    simulated, observed = simulated[:, varies], observed[:, varies]
+    if not varies.any():
+        return None
+    away = reference.away(x_sim, x_obs)
+    (p_sim, column), (p_obs, _) = (_zero(x, reference.num) for x in (simulated, observed))
+    found = Unlike(p_sim, p_obs, away)
+    if p_sim > UNLIKE:
+        return None
+    if away > FAR:
+        return found
+    first, second = simulated[:, column], observed[:, column]
+    sign = 1 if first.mean() > 0 else -1
+    nearer = sign * first - second * (1 if second.mean() > 0 else -1)
+    error = nearer.std() / len(nearer) ** 0.5
+    return found if p_obs > LIKE and nearer.mean() > CLEARLY_FARTHER * error else None
+
+
+def _zero(values: Tensor, num: float) -> tuple[float, int]:
+    """Test whether all columns have a mean of zero; return the p-value, and the farthest.
+
+    Zero is the mean of so many others, which varies by chance, too (Bonferroni). Student's
+    t is approximate where x is skewed and rows are few.
+    """
+    freedom = len(values) - 1
+    error = values.std(dim=0) * (1 / len(values) + 1 / num) ** 0.5
+    ratio = values.mean(dim=0).abs() / error.clamp(min=1e-300)
+    farthest = int(ratio.argmax())
+    p_value = 2 * stats.t.sf(ratio[farthest].item(), freedom)
+    return min(1.0, values.shape[1] * float(p_value)), farthest
+
+
 def _standardised(
-    x_obs: Tensor, x_sim: Tensor, reference: Reference | None
+    x_obs: Tensor, x_sim: Tensor, reference: AnyReference | None
 ) -> tuple[Tensor, Tensor]:
     """Return both sides in units of the simulations; a row counts for a few at most."""
-    both = torch.cat([x_obs, x_sim])
+    both, whitener = torch.cat([x_obs, x_sim]), None
     if reference is None:
         both = normal_scores(both)
-    halves = both.split(len(x_obs))
-    centre = both.mean(dim=0) if reference is None else reference.centre.double().cpu()
-    whitener = None if reference is None else reference.whitener
+        both = both - both.mean(dim=0)
+    else:
+        both, whitener = reference.deviations(both)
     if whitener is None:
-        whitener = _whitener(torch.cat([one - one.mean(dim=0) for one in halves]))
-    unit = (both - centre) @ whitener.double().cpu()
+        halves = both.split(len(x_obs))
+        whitener = whitener_of(torch.cat([one - one.mean(dim=0) for one in halves]))
+    unit = both @ whitener.cpu().double()
     first, second = unit.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS).split(len(x_obs))
     return first, second
 

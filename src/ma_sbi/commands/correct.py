@@ -248,8 +248,9 @@ def _summary(outcome: Outcome, out: Path) -> str:
         lines.append(f"{outcome.num_found:,} rows were done by a run that was stopped.")
     if outcome.num_far:
         lines.append(
-            f"{outcome.num_far:,} rows have an x far outside the range of calibration "
-            f"({X_IS}: {FAR}): check the units and the order of columns."
+            f"{outcome.num_far:,} rows have an x far outside the range of calibration, "
+            f"or far smaller than it was ({X_IS}: {FAR}): check the units and the order "
+            "of columns."
         )
     odd = {words: n for words, n in outcome.contexts.most_common() if words != KNOWN}
     if odd:

@@ -97,6 +97,9 @@ class BaseCorrector(ABC):
     def far_outside(self, x: ArrayLike) -> Tensor:
         """Tell which rows of x lie far outside the observations of calibration.
 
+        All do if some column of ten rows or more has numbers far smaller than calibration
+        had, as in a larger unit, which shows in no single row.
+
         Args:
             x: Observations, shape ``(batch, dim_x)``.
 
@@ -107,7 +110,7 @@ class BaseCorrector(ABC):
         known = self._x_range()
         if known is None:
             return torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        return known.far(x).any(dim=1)
+        return known.far(x).any(dim=1) | known.far_smaller(x).any()
 
     def _x_range(self) -> ObservedRange | None:
         """Return the range of the observations that it was fitted to, if it knows."""

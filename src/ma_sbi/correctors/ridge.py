@@ -189,12 +189,23 @@ class _Design:
 
     def __call__(self, rows: Tensor | slice = slice(None)) -> Tensor:
         """Return some rows, shape ``(num_rows, size)``."""
+        features, basis = self._factors(rows)
+        return torch.einsum("nm,nq->nmq", features, basis).flatten(1)
+
+    def of_rows(self) -> tuple[Tensor, Tensor]:
+        """Return the products of all rows with each other, and the mean row."""
+        features, basis = self._factors(slice(None))
+        mean = features.T @ basis / len(basis)
+        return (features @ features.T) * (basis @ basis.T), mean.flatten()
+
+    def _factors(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Return the features and the basis of some rows, which are multiplied."""
         codes = self.triples.codes[rows]
         if self._table is None:
             features = self._features(self.triples.encoding[codes])
         else:
             features = self._table[codes]
-        return torch.einsum("nm,nq->nmq", features, self.triples.basis[rows]).flatten(1)
+        return features, self.triples.basis[rows]
 
 
 @dataclass(frozen=True)
@@ -218,8 +229,11 @@ class _Solution:
     @cached_property
     def weights(self) -> Tensor:
         """Coefficients of the columns of the design, shape ``(size, dim_x)``."""
-        values, vectors, moment, _ = self.spectrum
-        return vectors @ ((vectors.T @ moment) * self.shrinkage[:, None])
+        values, vectors, rotated, mean, is_of_rows = self.spectrum
+        if not is_of_rows:
+            return vectors @ (rotated * self.shrinkage[:, None])
+        of_rows = vectors @ (rotated * (self.shrinkage / values.sqrt())[:, None])
+        return (self.design() - mean).T @ of_rows
 
     def coefficients(self) -> tuple[Tensor, Tensor]:
         """Return the common coefficients and the deviations of each feature."""
@@ -235,13 +249,14 @@ class _Solution:
         Leaving a triple out of a linear fit multiplies its residual by ``1 / (1 - h)``,
         with h its weight in its own prediction; ``(n, dim_x)``.
         """
-        triples, mean = self.design.triples, self.spectrum.mean
+        triples = self.design.triples
+        coefficients = self.spectrum.rotated * self.shrinkage[:, None]
         residuals = []
         for rows in self.design.parts():
-            matrix = self.design(rows) - mean
-            own = (matrix @ self.spectrum.vectors).square() @ self.shrinkage
+            along = self.spectrum.along(self.design, rows)
+            own = along.square() @ self.shrinkage
             free = (1 - 1 / len(triples) - own).clamp(min=1e-8)
-            left = triples.delta[rows] - self.shift - matrix @ self.weights
+            left = triples.delta[rows] - self.shift - along @ coefficients
             residuals.append(left / free[:, None])
         return torch.cat(residuals)
 
@@ -259,8 +274,7 @@ def _maximise_evidence(kernel: _Kernel, triples: Triples, rounding: float) -> _S
     total = residual.square().sum(dim=0)
     design = _Design(kernel, triples)
     spectrum = _spectrum(design, residual)
-    values = spectrum.values
-    rotated = spectrum.vectors.T @ spectrum.moment
+    values, rotated = spectrum.values, spectrum.rotated
     # Ratio of noise to signal variance. One for all dimensions of x, each of which has its
     # own noise level: a few regimes are too few to estimate a ratio from one dimension.
     ratios = torch.logspace(-12, 6, 181).to(values) * values[-1].clamp(min=1e-200)
@@ -280,15 +294,23 @@ class _Spectrum(NamedTuple):
 
     Attributes:
         values: Eigenvalues of its Gram matrix, shape ``(rank,)``.
-        vectors: Eigenvectors, shape ``(num_columns, rank)``.
-        moment: Product of the design with the residual, shape ``(num_columns, dim_x)``.
+        vectors: Eigenvectors, shape ``(num_columns, rank)`` or ``(num_rows, rank)``.
+        rotated: The residual along them, shape ``(rank, dim_x)``.
         mean: Means of its columns, shape ``(num_columns,)``.
+        is_of_rows: Whether the Gram matrix is that of the rows.
     """
 
     values: Tensor
     vectors: Tensor
-    moment: Tensor
+    rotated: Tensor
     mean: Tensor
+    is_of_rows: bool
+
+    def along(self, design: _Design, rows: Tensor) -> Tensor:
+        """Return some rows of the design along its directions, ``(num_rows, rank)``."""
+        if self.is_of_rows:
+            return self.vectors[rows] * self.values.sqrt()
+        return (design(rows) - self.mean) @ self.vectors
 
 
 def _spectrum(design: _Design, residual: Tensor) -> _Spectrum:
@@ -296,17 +318,15 @@ def _spectrum(design: _Design, residual: Tensor) -> _Spectrum:
 
     The Gram matrix is that of the rows or of the columns, whichever is smaller; that of
     the columns is summed chunk by chunk, so that memory does not grow with the number of
-    triples.
+    triples, and that of the rows needs no column of the design.
     """
     if len(residual) < design.size:
-        matrix = design()
-        mean = matrix.mean(dim=0)
-        scale = matrix.square().sum()
-        matrix = matrix - mean
-        values, row_vectors = torch.linalg.eigh(matrix @ matrix.T)
-        values, row_vectors = _without_rounding(values, row_vectors, scale)
-        vectors = matrix.T @ (row_vectors / values.sqrt())
-        return _Spectrum(values, vectors, matrix.T @ residual, mean)
+        gram, mean = design.of_rows()
+        scale, common = gram.trace(), gram.mean(dim=0)
+        values, vectors = torch.linalg.eigh(gram - common - common[:, None] + common.mean())
+        values, vectors = _without_rounding(values, vectors, scale)
+        rotated = values.sqrt()[:, None] * (vectors.T @ residual)
+        return _Spectrum(values, vectors, rotated, mean, is_of_rows=True)
     gram = residual.new_zeros(design.size, design.size)
     mean = residual.new_zeros(design.size)
     moment = residual.new_zeros(design.size, residual.shape[1])
@@ -317,7 +337,7 @@ def _spectrum(design: _Design, residual: Tensor) -> _Spectrum:
         moment += matrix.T @ residual[rows]
     values, vectors = torch.linalg.eigh(gram - len(residual) * torch.outer(mean, mean))
     values, vectors = _without_rounding(values, vectors, gram.trace())
-    return _Spectrum(values, vectors, moment, mean)
+    return _Spectrum(values, vectors, vectors.T @ moment, mean, is_of_rows=False)
 
 
 def _without_rounding(

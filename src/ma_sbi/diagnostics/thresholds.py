@@ -24,6 +24,8 @@ class Thresholds:
             little. The usual value.
         exchange: Level at which observations are no further simulations of their rows.
             Strict, because evening out noise looks like a gain.
+        exchange_judged_by_x_sim: The same where x_sim itself judges, and may have noise of
+            its own, which its score does not allow for: the finest level of the test.
         exchange_with_one: The same for one of several simulations, where all together say
             that something departs: less strict, since one tells less.
         dependence: Level of tests whose result alone forbids nothing.
@@ -48,6 +50,7 @@ class Thresholds:
     leak_that_matters: float = 0.10
     leak_power: float = 0.8
     exchange: float = 0.002
+    exchange_judged_by_x_sim: float = 0.001
     exchange_with_one: float = 0.01
     dependence: float = 0.05
     unusual: float = 0.01

@@ -17,11 +17,13 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from tqdm import tqdm
 
-__all__ = ["say", "showing", "stages", "steps"]
+__all__ = ["parts", "say", "showing", "stages", "steps"]
 
 T = TypeVar("T")
 # Seconds after which work counts as long.
 DELAY = 1.0
+# Seconds between two changes of a line that shows how far work is.
+PAUSE = 0.1
 
 # The line of the work that this one is part of; None if there is none.
 _line: ContextVar[Any] = ContextVar("line", default=None)
@@ -40,6 +42,7 @@ def showing(words: str, *, show_progress: bool | None = None) -> Iterator[None]:
         bar_format="{desc} [{elapsed}]",
         disable=not _is_shown(show_progress),
         delay=DELAY,
+        mininterval=PAUSE,
         leave=False,
     ) as line:
         token = _line.set(line)
@@ -54,6 +57,26 @@ def say(words: str) -> None:
     line = _line.get()
     if line is not None:
         line.set_description_str(words)
+
+
+def parts(items: Sequence[T], words: str) -> Iterator[T]:
+    """Go through parts of the work that shows itself, whose line says how far it is.
+
+    Args:
+        items: As many as there are parts.
+        words: What one of them is called.
+    """
+    line = _line.get()
+    if line is None or len(items) == 1:
+        yield from items
+        return
+    before = getattr(line, "desc", "")
+    for number, item in enumerate(items, 1):
+        said = f"{before}: {words} {number:,} of {len(items):,}"
+        line.set_description_str(said, refresh=False)
+        line.update(0)
+        yield item
+    line.set_description_str(before, refresh=False)
 
 
 def steps(

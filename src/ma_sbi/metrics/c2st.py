@@ -104,6 +104,7 @@ def c2st_batch(
     recipe: str = "mlp",
     seed: int = 1,
     num_workers: int = 1,
+    device: torch.device | str = "cpu",
 ) -> Tensor:
     """Run :func:`c2st` for every observation of a batch.
 
@@ -115,12 +116,13 @@ def c2st_batch(
         recipe: A key of :data:`RECIPES`.
         seed: Seed of folds and classifiers, the same for every test.
         num_workers: Number of processes.
+        device: Where the networks of the recipe ``fast`` are trained.
 
     Returns:
-        One value per observation, shape ``(batch,)``.
+        One value per observation, shape ``(batch,)``, on the processor.
 
     Raises:
-        ValueError: As for :func:`c2st`.
+        ValueError: As for :func:`c2st`, or if another recipe is to run on a device.
     """
     if recipe not in RECIPES:
         raise ValueError(f"recipe must be one of {sorted(RECIPES)}, got {recipe!r}")
@@ -134,7 +136,9 @@ def c2st_batch(
         )
     if len(draws) < MIN_DRAWS:
         raise ValueError(f"at least {MIN_DRAWS} draws are needed, got {len(draws)}")
-    settings = RECIPES[recipe]
+    settings, device = RECIPES[recipe], torch.device(device)
+    if device.type != "cpu" and settings["engine"] != "torch":
+        raise ValueError(f"recipe {recipe!r} runs on the processor alone, got {device}")
     if settings.get("early_stopping") and len(draws) < ENOUGH_DRAWS:
         warnings.warn(
             f"recipe {recipe!r} stops too early below {ENOUGH_DRAWS} draws and finds "
@@ -148,17 +152,24 @@ def c2st_batch(
     share = math.ceil(num_cases / num_workers) if settings["engine"] == "torch" else 1
     shares = [slice(start, start + share) for start in range(0, num_cases, share)]
     values = Parallel(n_jobs=min(num_workers, len(shares)))(
-        delayed(_accuracies)(*[array[cases] for array in arrays], settings, seed)
+        delayed(_accuracies)(*[array[cases] for array in arrays], settings, seed, device)
         for cases in shares
     )
     return torch.cat(values)
 
 
-def _accuracies(samples: Array, reference: Array, settings: Recipe, seed: int) -> Tensor:
+def _accuracies(
+    samples: Array,
+    reference: Array,
+    settings: Recipe,
+    seed: int,
+    device: torch.device,
+) -> Tensor:
     """Run the tests of one worker on draws of shape ``(batch, num_samples, dim)``."""
     run = _in_torch if settings["engine"] == "torch" else _in_sbi
+    draws, truth = (torch.tensor(one, device=device) for one in (samples, reference))
     with threadpool_limits(1):
-        return run(torch.tensor(samples), torch.tensor(reference), settings, seed)
+        return run(draws, truth, settings, seed).cpu()
 
 
 def _in_sbi(samples: Tensor, reference: Tensor, settings: Recipe, seed: int) -> Tensor:

@@ -26,6 +26,9 @@ class PairedGain:
         p_value: Two-sided Wilcoxon signed-rank test, which assumes independent cases;
             cases close in time are not, so trust the interval more.
         num_cases: Number of cases.
+        relative_low: Lower end of the 95 % interval of ``relative``, from the same
+            bootstrap. Without meaning where the baseline's mean may be zero.
+        relative_high: Upper end.
     """
 
     gain: float
@@ -34,6 +37,8 @@ class PairedGain:
     relative: float
     p_value: float
     num_cases: int
+    relative_low: float = math.nan
+    relative_high: float = math.nan
 
     def __str__(self) -> str:
         return (
@@ -91,8 +96,14 @@ def paired_gain(
         raise ValueError(f"time must have one entry per case, got shape {when.shape}")
     length = 1 if time is None else as_count(block, "block")
     num_resamples = as_count(num_resamples, "num_resamples")
-    means = _block_bootstrap(difference, when, length, num_resamples, seed)
+    means, baselines = (
+        _block_bootstrap(values, when, length, num_resamples, seed)
+        for values in (difference, first)
+    )
     low, high = np.quantile(means, [0.025, 0.975])
+    relative_low = relative_high = math.nan
+    if baselines.all():
+        relative_low, relative_high = np.quantile(means / abs(baselines), [0.025, 0.975])
     # The test is not defined if all differences are zero.
     equal = not difference.any()
     return PairedGain(
@@ -102,16 +113,18 @@ def paired_gain(
         relative=float(difference.mean() / abs(first.mean())) if first.mean() else math.nan,
         p_value=1.0 if equal else float(stats.wilcoxon(difference).pvalue),
         num_cases=len(first),
+        relative_low=float(relative_low),
+        relative_high=float(relative_high),
     )
 
 
 def _block_bootstrap(
-    difference: np.ndarray, when: np.ndarray, block: int, num_resamples: int, seed: int
+    values: np.ndarray, when: np.ndarray, block: int, num_resamples: int, seed: int
 ) -> np.ndarray:
     """Resample circular blocks of consecutive times: means, ``(num_resamples,)``."""
     times, position = np.unique(when, return_inverse=True)
     count = np.bincount(position).astype(np.float64)
-    total = np.bincount(position, weights=difference)
+    total = np.bincount(position, weights=values)
     block = min(block, len(times))
     rng = np.random.default_rng(seed)
     num_blocks = math.ceil(len(times) / block)

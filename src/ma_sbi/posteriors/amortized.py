@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from typing_extensions import Self
 
+from ma_sbi.display.progress import parts
 from ma_sbi.nan import no_density, not_drawn, tell
 from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.protocols import MAX_ROWS, ArrayLike
@@ -106,7 +107,7 @@ class Amortized(ABC):
     def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
         """Draw as often as each pass counts, from torch's global generator."""
         with seeded(seed, x.device):
-            return [self._draw(count, x) for count in counts]
+            return [self._draw(count, x) for count in parts(counts, "part")]
 
     def quick(self) -> Amortized:
         """Return the same posterior with its quick sampler; itself if it has only one."""
@@ -147,7 +148,8 @@ class Amortized(ABC):
         Raises:
             ValueError: If it cannot be moved.
         """
-        if self.device not in (None, torch.device(device)):
+        asked, here = torch.device(device), self.device
+        if here and (asked.type != here.type or (asked.index or 0) != (here.index or 0)):
             raise ValueError(
                 f"a {type(self).__name__} stays on {self.device}; save it, and load it "
                 f"with load_posterior(path, device={str(device)!r})"

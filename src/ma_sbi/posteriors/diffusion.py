@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Transform
 
-from ma_sbi.display.progress import steps
+from ma_sbi.display.progress import parts, steps
 from ma_sbi.networks import Standardise, perceptron
 from ma_sbi.posteriors.amortized import Amortized
+from ma_sbi.posteriors.cuda_graphs import adam, replayed, set_learning_rate
 from ma_sbi.posteriors.priors import pack_prior, stored_prior
 from ma_sbi.posteriors.training import DIVERGED, check_training
 from ma_sbi.posteriors.training_range import TrainingRange
@@ -145,22 +146,27 @@ def fit_ddpm(
         ).to(device)
         clean = network.theta_scale(simulations.real_theta)
         condition = network.x_scale(simulations.x)
-        optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=True)
+        optimiser = adam(network.parameters(), learning_rate, device, fused=True)
+
+        def train(rows: Tensor) -> Tensor:
+            noise = torch.randn_like(clean[rows])
+            step = torch.randint(num_steps, (len(rows),), device=device)
+            left = signal[step, None]
+            noisy = left.sqrt() * clean[rows] + (1 - left).sqrt() * noise
+            loss = (noise - network(noisy, step, condition[rows])).square().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            return loss.detach()
+
+        train_on = replayed(train, device)
         for epoch in steps(range(epochs), "Training", show_progress=show_progress):
             if decay == "cosine":
                 share = (1 + math.cos(math.pi * epoch / epochs)) / 2
-                optimiser.param_groups[0]["lr"] = learning_rate * share
-            losses = []
-            for rows in torch.randperm(len(clean), device=device).split(batch_size):
-                noise = torch.randn_like(clean[rows])
-                step = torch.randint(num_steps, (len(rows),), device=device)
-                left = signal[step, None]
-                noisy = left.sqrt() * clean[rows] + (1 - left).sqrt() * noise
-                loss = (noise - network(noisy, step, condition[rows])).square().mean()
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                losses.append(loss.detach())
+                set_learning_rate(optimiser, learning_rate * share)
+            batches = torch.randperm(len(clean), device=device).split(batch_size)
+            losses = [train_on(rows) for rows in batches]
+        optimiser.zero_grad()
     loss = torch.stack(losses).mean()
     log.info("diffusion model trained for %d epochs, loss %.4g", epochs, loss.item())
     if not loss < LARGEST_LOSS:  # of the last epoch; NaN is no loss
@@ -342,7 +348,7 @@ class DiffusionPosterior(Amortized):
     def _draw_passes(self, counts: list[int], x: Tensor, seed: int | None) -> list[Tensor]:
         """Draw from a generator of its own: threads need not wait for each other."""
         rng = generator(seed, x.device)
-        return [self._draw(count, x, rng) for count in counts]
+        return [self._draw(count, x, rng) for count in parts(counts, "part")]
 
     def _draw(
         self, num_samples: int, x: Tensor, rng: torch.Generator | None = None
@@ -441,11 +447,11 @@ class DiffusionPosterior(Amortized):
         def real_log_prob(real_theta: Tensor) -> Tensor:
             rows = self.network.theta_scale(real_theta).flatten(0, 1)
             number = torch.arange(len(rows), device=rows.device)
-            parts = [
+            each = [
                 self._log_density(rows[some], condition[some % len(x)])
-                for some in number.split(self.max_density_rows)
+                for some in parts(number.split(self.max_density_rows), "part")
             ]
-            log_density = torch.cat(parts) - self.network.theta_scale.scale.log().sum()
+            log_density = torch.cat(each) - self.network.theta_scale.scale.log().sum()
             return log_density.unflatten(0, real_theta.shape[:2])
 
         return self._told(density_at(self.prior, self.to_real, theta, real_log_prob))

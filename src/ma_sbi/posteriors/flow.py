@@ -116,6 +116,7 @@ def fit_flow(
         patience=patience,
         max_epochs=max_epochs,
         validation_fraction=validation_fraction,
+        steps_alike=embedding_net is None,
     )
     warn_if_invalid_for_zscoring(simulations.x)
     with (

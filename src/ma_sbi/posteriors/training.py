@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ma_sbi.display.progress import steps
+from ma_sbi.posteriors.cuda_graphs import adam, replayed
 from ma_sbi.validation import as_count, check_positive
 
 __all__ = ["DIVERGED", "Training", "check_training"]
@@ -73,17 +74,26 @@ class Training:
             ValueError: If no epoch ended with a finite loss.
         """
         average = Average(network)
-        optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate)
+        optimiser = adam(network.parameters(), self.learning_rate, held_out.device)
+        # The same memory in every epoch, which a recorded step reads.
+        x = draw()
+
+        def train(rows: Tensor) -> Tensor:
+            loss = -network().log_prob(x[rows]).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+            optimiser.step()
+            return loss.detach()
+
+        train_on = replayed(train, held_out.device)
         best, best_epoch, state = math.inf, 0, network.state_dict()
         epochs = range(self.max_epochs)
         for epoch in steps(epochs, "Density", show_progress=self.show_progress):
-            x = draw()
+            if epoch:
+                x.copy_(draw())
             for rows in torch.randperm(len(x), device=x.device).split(self.batch_size):
-                loss = -network().log_prob(x[rows]).mean()
-                optimiser.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-                optimiser.step()
+                train_on(rows)
                 average.update(network)
             held_out_loss = average.loss(held_out)
             if held_out_loss < best:
@@ -102,6 +112,7 @@ class Training:
             raise ValueError(DIVERGED.format(self.learning_rate))
         log.info("density trained for %d epochs, held-out loss %.4g", epoch + 1, best)
         network.load_state_dict(state)
+        optimiser.zero_grad()
         network.eval().requires_grad_(requires_grad=False)
 
 
@@ -123,9 +134,10 @@ class Average:
         self.steps += 1
         # The first steps are forgotten sooner.
         share = 1 - min(self.memory, self.steps / (10 + self.steps))
-        pairs = zip(self.network.parameters(), network.parameters(), strict=True)
-        for average, weight in pairs:
-            average.lerp_(weight.detach(), share)
+        averages, weights = (
+            [one.detach() for one in some.parameters()] for some in (self.network, network)
+        )
+        torch._foreach_lerp_(averages, weights, share)  # noqa: SLF001 (in few kernels)
 
     def loss(self, rows: Tensor) -> float:
         """Give the mean of minus the log density of rows ``(n, dim)``."""
