@@ -2,6 +2,9 @@
 
     python bench/benchmarks/check_power.py --csv bench/benchmarks/results/check_power.csv
 
+Where the code of few tests changed, `--only pairs unlike` runs these anew, and leaves the
+other rows of the file as they are: repetitions have seeds of their own.
+
 Each row of the table is the share of repetitions in which a test says so, at the level that
 the check uses, with its standard error. Where there is nothing to find, the share is the
 size of the test. A check asks several questions of the same pairs at once: so does this.
@@ -32,7 +35,8 @@ from ma_sbi.choosing.noise import find_noise
 from ma_sbi.choosing.outliers import find_outliers
 from ma_sbi.choosing.pairing import examine_pairs
 from ma_sbi.choosing.population import energy_p_value
-from ma_sbi.choosing.sides import Reference
+from ma_sbi.choosing.reference import Reference
+from ma_sbi.choosing.sides import tell_unlike
 from ma_sbi.diagnostics import (
     coverage,
     dependence_test,
@@ -146,6 +150,11 @@ def pairs(rows, x_obs, x_sim, *, known=False):
     }
 
 
+def unlike(rows, x_obs, x_sim):
+    found = tell_unlike(x_obs, x_sim, rows.groups, Reference.of(rows.pool()))
+    return {"x_sim is no simulation, simulations known": found is not None}
+
+
 def leak(rows, share):
     """Test as the check does: means of groups, where no context changes within one."""
     own = torch.rand(rows.n, generator=rows.rng) < share
@@ -251,6 +260,7 @@ def covered(rows, x):
 # the answers that are there to be found, and how it is made.
 AS_GIVEN = "sides are told as given"
 PAIRS = "rows are pairs"
+NO_SIMULATION = "x_sim is no simulation"
 CASES = [
     (
         pairs,
@@ -296,6 +306,34 @@ CASES = [
                 "own noise, a shift, swapped",
                 (PAIRS, "swapped"),
                 lambda r: (again(r), shifted(r)),
+            ),
+        ),
+    ),
+    (
+        unlike,
+        (200, 200, 100, 50),
+        (
+            ("own noise, nothing departs", (), lambda r: (r.x, again(r))),
+            ("own noise, a shift", (), lambda r: (shifted(r), again(r))),
+            (
+                "own noise, another population",
+                (),
+                lambda r: (again(r, 1.0 + 0.5 * r.theta), again(r, 1.0 + 0.5 * r.theta)),
+            ),
+            (
+                "own noise, 32 + 1.8 x_sim",
+                (NO_SIMULATION,),
+                lambda r: (r.x, 32 + 1.8 * again(r)),
+            ),
+            (
+                "an expected value, nothing departs",
+                (NO_SIMULATION,),
+                lambda r: (r.x, r.theta @ MATRIX.T),
+            ),
+            (
+                "own noise, all rows shifted by 0.5, swapped",
+                (NO_SIMULATION,),
+                lambda r: (r.x, again(r) + SHIFT),
             ),
         ),
     ),
@@ -407,6 +445,17 @@ def shares_found(test, make, n, seed, repeats, *, grouped):
         yield answer, share, seconds
 
 
+def name_of(test):
+    return getattr(test, "func", test).__name__
+
+
+def with_others(table, csv):
+    """Keep the rows of tests that were not run."""
+    others = pd.read_csv(csv, keep_default_na=False)
+    both = pd.concat([others[~others["test"].isin(table["test"])], table])
+    return both.sort_values("test", kind="stable")
+
+
 def as_markdown(table):
     """Write shares in per cent, a column for each number of rows."""
     index = ["test", "case", "to be found", "groups"]
@@ -425,6 +474,7 @@ def main(given):
     places = [
         (test, case, there, make, grouped, n, max(2, round(given.repeats * number)))
         for test, numbers, cases in CASES
+        if given.only is None or name_of(test) in given.only
         for case, there, make in cases
         for grouped in (False, True)
         for n, number in zip(SIZES, numbers, strict=True)
@@ -453,6 +503,8 @@ def main(given):
         print(case, n, round(time.process_time() - start), flush=True)
     table = pd.DataFrame(found).sort_values("test", kind="stable")
     print(as_markdown(table))
+    if given.only is not None and given.csv is not None and given.csv.exists():
+        table = with_others(table, given.csv)
     if given.csv is not None:
         table.to_csv(given.csv, index=False)
 
@@ -464,4 +516,5 @@ if __name__ == "__main__":
         "--repeats", type=float, default=1.0, help="times as many as CASES says"
     )
     parser.add_argument("--seed", type=int, default=20_000)
+    parser.add_argument("--only", nargs="+", metavar="TEST", help="functions in CASES")
     main(parser.parse_args())

@@ -92,6 +92,7 @@ def test_reproduce_prints_ours_beside_the_papers_and_keeps_what_is_finished(expe
     assert "0.722 [0.717, 0.727]" in again.stdout
 
 
+@pytest.mark.slow
 def test_reproduce_works_in_processes_of_its_own(experiments, monkeypatch):
     monkeypatch.setattr(commands, "run", running.run)
     result = _reproduce("fake", "--seeds", "2")
@@ -325,6 +326,11 @@ BAD_REPRODUCTIONS = {
         ["reproduce", "fake", "--workers", "2", "--scheduler", "tcp://x:1"],
         "not with --scheduler",
     ),
+    "no such device": (["reproduce", "fake", "--device", "gpu"], "that torch knows"),
+    "a device without numbers": (
+        ["reproduce", "fake", "--device", "meta"],
+        "--device meta cannot be used here",
+    ),
     "quick rows to be committed": (["report", "--quick", "--csv", "x"], "full budget"),
     "fewer seeds to be committed": (["report", "--seeds", "1", "--csv", "x"], "--seeds"),
     "nothing finished": (["report", "--html", "page.html"], "nothing is finished"),
@@ -392,6 +398,26 @@ def test_a_csv_of_something_else_is_never_replaced_by_rows(experiments):
     assert result.exit_code == 2
     assert "rows/fake.csv is not a file of results" in result.stderr
     assert Path("rows/fake.csv").read_text() == "day,x\n1,2\n"
+
+
+def test_the_device_is_that_of_all_work(experiments, monkeypatch):
+    seen = []
+
+    def run(work, **options):
+        seen.extend(one.device for one in work)
+        return running.run(work)
+
+    monkeypatch.setattr(commands, "run", run)
+    assert _reproduce("fake").exit_code == 0
+    monkeypatch.setattr(commands, "_check_device", lambda name, here: None)
+    for cell in Path("ma-sbi-reproduction/cells").glob("*.json"):
+        cell.unlink()
+    monkeypatch.setattr(store, "device_name", lambda device: {"device": device.upper()})
+    assert _reproduce("fake", "--device", "there").exit_code == 0
+    assert set(seen[:21]) == {"cpu"}
+    assert set(seen[21:]) == {"there"}
+    written = next(Path("ma-sbi-reproduction/cells").glob("*.json")).read_text()
+    assert json.loads(written)["versions"]["device"] == "THERE"
 
 
 @pytest.mark.parametrize("options", [["--workers", "0"], ["--seeds", "0"]], ids=str)

@@ -51,6 +51,14 @@ def reproduce(
         str | None,
         typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers do the work."),
     ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Where posteriors are trained, and diffusion models drawn from, such as "
+            "cuda; workers share it.",
+        ),
+    ] = "cpu",
     out: OUT = Path("ma-sbi-reproduction"),
     results: RESULTS = None,
     fresh: FRESH = False,
@@ -74,7 +82,12 @@ def reproduce(
         return
     with _refusing("reproduce"):
         asked = commands.prepare(
-            names or [], Budget(quick=quick, seeds=seeds), out, results, fresh=fresh
+            names or [],
+            Budget(quick=quick, seeds=seeds),
+            out,
+            results,
+            fresh=fresh,
+            device=device,
         )
         if listing or not names:
             commands.list_cells(asked, as_json=json)

@@ -66,6 +66,7 @@ def killed(cluster, tmp_path_factory):
     return out, cells, failures, rows, seen
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_a_worker_is_killed(killed):
     _, cells, failures, rows, _ = killed
     failed = {failure.work.item.key for failure in failures}

@@ -35,7 +35,12 @@ def counted(monkeypatch):
     """Count trainings."""
     trained = []
     train = models.train
-    monkeypatch.setattr(models, "train", lambda one: trained.append(one) or train(one))
+
+    def counting(one, device):
+        trained.append(one)
+        return train(one, device)
+
+    monkeypatch.setattr(models, "train", counting)
     return trained
 
 
@@ -45,7 +50,7 @@ def test_a_posterior_is_trained_once_and_read_afterwards(tmp_path, counted, kind
     draws = [Models(tmp_path).posterior(KINDS[kind]).sample(5, x, seed=1) for _ in range(2)]
     assert counted == [KINDS[kind]]
     torch.testing.assert_close(draws[0], draws[1], rtol=0, atol=0)
-    names = {f"{KINDS[kind].key}{suffix}" for suffix in (".posterior", ".sha256")}
+    names = {f"{KINDS[kind].key}{suffix}" for suffix in (".posterior", ".sha256", ".json")}
     assert {one.name for one in tmp_path.iterdir()} == names
 
 
@@ -60,7 +65,7 @@ def test_training_depends_on_the_definition_alone(tmp_path):
 
 
 def test_a_training_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    def fail(backbone):
+    def fail(backbone, device):
         raise RuntimeError("diverged")
 
     monkeypatch.setattr(models, "train", fail)
@@ -125,7 +130,7 @@ def test_a_file_that_is_half_written_does_not_count(tmp_path):
 def test_simulations_are_those_of_the_task(tmp_path, monkeypatch):
     seen = {}
 
-    def fit(prior, theta, x, *, seed, max_epochs):
+    def fit(prior, theta, x, *, seed, max_epochs, device):
         seen.update(theta=theta, x=x, seed=seed)
         raise RuntimeError("seen enough")
 

@@ -22,6 +22,7 @@ from bench.tests.engine.tiny import (
     log_of,
     own_pid,
 )
+from ma_sbi_bench.engine import models
 from ma_sbi_bench.engine.cell import Backbone
 from ma_sbi_bench.engine.running import MOST_DEATHS, FolderIsGone, cells_in, do, plan, run
 from ma_sbi_bench.engine.store import Store
@@ -179,6 +180,7 @@ def troubled(tmp_path_factory):
 
 @pytest.mark.fixed_seeds
 class TestInProcesses:
+    @pytest.mark.slow
     def test_what_kills_its_process_is_given_up_and_the_rest_goes_on(self, troubled):
         out, cells, failures, _, _ = troubled
         assert {failure.work.item.method: failure.error for failure in failures} == {
@@ -212,6 +214,7 @@ class TestInProcesses:
         assert len(threads) > 2
         assert set(threads) == {1.0}
 
+    @pytest.mark.slow
     def test_three_workers_give_the_same_rows_as_one(self, tmp_path, unbroken):
         cells = TINY.numbers(4)
         for num_workers in (1, 3):
@@ -221,6 +224,7 @@ class TestInProcesses:
             same_numbers(rows, unbroken)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_idle_is_replaced():
     processes = Processes(1)
     try:
@@ -235,6 +239,7 @@ def test_a_process_that_is_killed_while_idle_is_replaced():
         processes.stop()
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_for_the_parent_alone():
     processes = Processes(1)
     try:
@@ -249,6 +254,7 @@ def test_ctrl_c_is_for_the_parent_alone():
 class TestKilled:
     """The whole run is killed, as by `kill -9`; the next one goes on."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("whom", ["everything", "parent"])
     def test_resumes_and_computes_nothing_twice(self, tmp_path, unbroken, whom):
         cells = TINY.numbers(12, free=3)  # the others wait until it is killed
@@ -292,3 +298,21 @@ def alive_in(group):
     except ProcessLookupError:
         return False
     return True
+
+
+def test_the_device_reaches_every_training_and_no_key(tmp_path, monkeypatch):
+    seen = []
+
+    def fit(prior, theta, x, *, seed, device, max_epochs):
+        seen.append(device)
+        raise RuntimeError("seen enough")
+
+    monkeypatch.setitem(models.kinds(), "maf", (fit, None))
+    cell = TINY.cell("sampled", settings={"needs": ["posterior"]})
+    store = Store(cells_in(tmp_path))
+    here, there = (plan(TINY, [cell], store, tmp_path, one) for one in ("cpu", "cuda:3"))
+    assert [one.device for one in there] == ["cuda:3", "cuda:3"]
+    assert [one.item.key for one in here] == [one.item.key for one in there]
+    for work in (here, there):
+        assert run(work)[0].error == "RuntimeError: seen enough"
+    assert seen == ["cpu", "cuda:3"]

@@ -109,6 +109,7 @@ def test_strength_minus_one_is_the_model_without_context():
     assert torch.equal(without, silent)
 
 
+@pytest.mark.slow
 def test_the_context_moves_the_draws_and_guidance_moves_them_further():
     high = [TEXTS[1]] * 40
 

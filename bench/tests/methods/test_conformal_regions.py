@@ -11,6 +11,7 @@ SPREAD = 4  # standard errors
 
 
 # Of every kind: correcting, retrained and neither, with a density and without.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["npe", "ma_sbi", "rope_emd", "nnpe", "concat", "frisbi", "npe_rs"]

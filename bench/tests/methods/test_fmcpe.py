@@ -127,6 +127,7 @@ def small_fit():
     ).fit(materials(), seed=0)
 
 
+@pytest.mark.slow
 def test_draws_have_the_moments_of_the_exact_posterior():
     _, y = TASK.observe(50, seed=20)
     error, covariance = errors_of_moments(small_fit(), y)

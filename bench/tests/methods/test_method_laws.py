@@ -38,6 +38,7 @@ def sample(name, rows=slice(None), num_draws=NUM_DRAWS, seed=0):
     return fitted(name).sample(num_draws, X[rows], CONTEXT[rows], seed=seed)
 
 
+@pytest.mark.slow
 @every_method
 def test_draws_have_one_column_per_observation(name):
     draws = sample(name)
@@ -52,6 +53,7 @@ def test_draws_are_finite_and_inside_the_prior(name):
     assert within_support(PRIOR, draws.reshape(-1, 3)).all()
 
 
+@pytest.mark.slow
 @every_method
 def test_the_seed_decides_the_draws(name):
     assert torch.equal(sample(name, seed=1), sample(name, seed=1))
@@ -66,6 +68,7 @@ def test_a_seed_leaves_the_global_generator_alone(name):
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+@pytest.mark.slow
 @every_method
 def test_the_seed_decides_the_fit(name):
     again = make(name).fit(materials_for(make(name)), seed=0)
@@ -73,6 +76,7 @@ def test_the_seed_decides_the_fit(name):
     torch.testing.assert_close(draws, sample(name, seed=1))
 
 
+@pytest.mark.slow
 @every_method
 def test_the_batch_equals_a_loop_where_declared(name):
     method = fitted(name)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bench.tests.methods import gaussian
-from ma_sbi_bench.methods import Calibration, RoPEEMD, RoPESinkhorn
+from ma_sbi_bench.methods import Calibration, PairedDepartures, RoPEEMD, RoPESinkhorn
 
 GRID = (0.03, 0.3, 3.0)
 SHIFT = torch.tensor([3.0, -1.0])
@@ -102,8 +102,55 @@ def test_a_tuned_epsilon_does_not_take_the_mean_simulation_for_noise():
         (RoPESinkhorn(epsilon=-1.0), "epsilon"),
         (RoPESinkhorn(epsilon="tune"), "epsilon"),
         (RoPESinkhorn(grid=()), "grid"),
+        (RoPEEMD(matched="paired"), "matched must be 'fresh' or 'aligned', got 'paired'"),
     ],
 )
 def test_bad_options_are_refused(method, message):
     with pytest.raises(ValueError, match=message):
         method.fit(shifted(), seed=0)
+
+
+def aligned(n=100):
+    """Make pairs of which every second one is shifted, and nothing but them."""
+    theta, x_sim = gaussian.draw(n, 1)
+    moved = SHIFT * (torch.arange(n) % 2)[:, None]
+    given = gaussian.materials()
+    pairs = Calibration(x_sim + moved, x_sim=x_sim)
+    return replace(given, calibration=pairs, simulator=None), moved
+
+
+def test_aligned_simulations_need_no_true_parameters():
+    given, _ = aligned()
+    methods = (
+        RoPEEMD(matched="aligned"),
+        RoPESinkhorn(epsilon=0.1, matched="aligned"),
+        PairedDepartures(),
+    )
+    for method in methods:
+        assert method.needs == {"posterior", "pairs"}
+        assert method.fit(given, seed=0).corrections(given.take("x_obs")).x.isfinite().all()
+    assert RoPEEMD().needs == {"posterior", "simulator", "theta*"}
+
+
+def test_a_common_shift_of_noisy_pairs_is_exact_with_aligned_simulations_alone():
+    """Fresh simulations have noise of their own, which is taken for a departure."""
+    theta, x_sim = gaussian.draw(100, 1)
+    calibration = Calibration(x_sim + SHIFT, x_sim=x_sim, theta=theta)
+    given = replace(gaussian.materials(), calibration=calibration)
+    x = gaussian.draw(20, 5)[1] + SHIFT
+    found = {
+        name: RoPEEMD(matched=name).fit(given, seed=0).corrections(x).x[0]
+        for name in ("fresh", "aligned")
+    }
+    torch.testing.assert_close(found["aligned"], x - SHIFT)
+    assert (found["fresh"] - x + SHIFT).abs().max() > 0.01
+
+
+def test_paired_departures_are_averaged_as_they_are():
+    given, moved = aligned()
+    x_obs = given.take("x_obs")
+    alone = PairedDepartures(num_neighbours=1).fit(given, seed=0).corrections(x_obs).x[0]
+    torch.testing.assert_close(alone, x_obs - moved)
+    five = PairedDepartures().fit(given, seed=0).corrections(x_obs).x[0]
+    nearest = torch.cdist(x_obs, x_obs).topk(5, largest=False).indices
+    torch.testing.assert_close(five, x_obs - moved[nearest].mean(dim=1), rtol=0, atol=1e-5)

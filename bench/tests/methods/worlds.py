@@ -45,6 +45,7 @@ SMALL: dict[str, dict] = {
     "prior_guide_jacobian": {"ratio_steps": 50, "num_components": 5},
     "rnpe": {"density": small_marginal, "num_steps": 60},
     "rope_sinkhorn": {"grid": (0.1, 1.0)},
+    "rope_sinkhorn_aligned": {"grid": (0.1, 1.0)},
 }
 
 

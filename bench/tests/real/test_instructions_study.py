@@ -108,6 +108,7 @@ def test_matching_takes_the_effect_on_the_boundary_away(study):
     assert (plain.loc[["v", "a"], "error"] > 0).all()
 
 
+@pytest.mark.slow
 def test_true_regimes_predict_better_than_shuffled_ones_when_regimes_differ():
     # Eight subjects do not show it: the gain of one varies as much as their mean.
     cases = cut_cases(trials({"speed": 0.9, "accuracy": 1.5}, num_subjects=32))

@@ -14,6 +14,7 @@ from ma_sbi_bench.real.instructions.load import RESPONSE_TIMES_FILE
 from ma_sbi_bench.real.instructions.table import (
     DATA,
     INSTRUCTIONS,
+    RELATIVE,
     _effects,
     figures,
 )
@@ -81,7 +82,7 @@ def test_few_subjects_have_wide_intervals():
 
 
 def test_no_figure_is_claimed_of_missing_data(lines):
-    line = lines["Gains", DATA["evans_hawkins"], "NPE", "matched"]
+    line = lines[RELATIVE, DATA["evans_hawkins"], "NPE", "matched"]
     assert math.isnan(line.raw.value)
     assert line.raw.paper == -2.8
     assert line.verdict == ""

@@ -1,22 +1,50 @@
 """Tests for what a report holds: counts, verdicts, provenance, JSON."""
 
 import json
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 
 from bench.tests.report.fake import Breaking, Fake, Lacking, Second, finished, gathered
 from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.engine.cell import Measurement
 from ma_sbi_bench.engine.running import cells_in
 from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.report.contents import gather
+from ma_sbi_bench.tables.presentation import Presentation
+from ma_sbi_bench.trials.run import CELL_PARTS
 
 
 def test_verdicts_are_counted_by_experiment(tmp_path):
     report = gathered([Fake()], Budget(), finished(tmp_path))
     # npe and rival agree, ours is lower by more than its noise, far is higher.
-    counts = report.sections[0].verdicts
+    counts = report.verdicts
     assert counts == {"reproduced": 2, "better": 1, "not reproduced": 1}
     assert report.conclusion == (
-        "Of 4 printed numbers: 2 reproduced, 1 better, 1 not reproduced, 0 too noisy."
+        "Of 4 printed figures: 2 reproduced, 1 better, 1 not reproduced, 0 too noisy."
     )
+
+
+def test_a_figure_in_two_tables_counts_once_and_what_follows_from_others_never(tmp_path):
+    store = finished(tmp_path)
+    with_figure = {
+        one.name: Presentation(partial(lines_with_figure, one())) for one in (Fake, Second)
+    }
+    report = gather([Fake(), Second()], Budget(), store, with_figure)
+    first, second = report.verdicts_by_section
+    assert first == {"reproduced": 1, "better": 1, "not reproduced": 1}
+    # Its other lines stand in a table of another name.
+    assert second == {"better": 1, "not reproduced": 1}
+    assert report.verdicts == first + second
+
+
+def lines_with_figure(experiment, rows):
+    """One figure that both have, and one that only follows from others."""
+    of_both = {"npe": {"figure": ("npe",)}, "rival": {"derived": True}}
+    return [
+        replace(line, **of_both.get(line.labels["method"], {}))
+        for line in experiment.lines(rows)
+    ]
 
 
 def test_a_figure_of_the_paper_without_an_interval_of_ours_has_no_verdict(tmp_path):
@@ -37,6 +65,25 @@ def test_cells_that_experiments_share_count_once(tmp_path):
         "draws": (1000,),
     }
     assert found.versions["ma-sbi"] == (version("ma-sbi"),)
+
+
+def test_hours_are_those_of_cells_once_and_parts_of_trials_that_say_them(tmp_path):
+    store = finished(tmp_path)
+    first, *others = Fake().cells(Budget())
+    took = [
+        Measurement("seconds", seconds, ", ".join(CELL_PARTS))
+        for seconds in ((1.0, 2.0, 5.0, 2.0), (0.0, 9.0, 1.0, 0.0))
+    ]
+    for cell, seconds in zip((first, others[0]), took, strict=True):
+        store.write(cell, [*Fake().run(cell, None), seconds], seconds=3600.0)
+    # The metric of another experiment that has the same name.
+    store.write(others[1], [Measurement("seconds", (50.0,))], seconds=3600.0)
+    table = gathered([Fake(), Second()], Budget(), store).hours
+    assert [column.head for column in table.columns[3:]] == list(CELL_PARTS)
+    of_first, of_second = [[entry.text for entry in row[1:]] for row in table.rows]
+    # 18 cells of two seconds are a hundredth of an hour.
+    assert of_first == ["21", "3.01", "5 %", "55 %", "30 %", "10 %"]
+    assert of_second == ["0", "0.00", "", "", "", ""]
 
 
 def test_only_finished_cells_are_shown_and_the_others_counted(tmp_path):

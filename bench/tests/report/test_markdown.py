@@ -20,7 +20,7 @@ def test_there_is_a_page_of_verdicts_and_one_per_experiment(tmp_path):
     text = page.read_text(encoding="utf-8")
     verdicts = "| 2 | 1 | 1 |  |  | 21 of 21 | Table 9 |"
     assert f"| [Fake & sound](results/fake.md) {verdicts}" in text
-    assert "- **reproduced**: Ours differs" in text
+    assert "- **reproduced**: The paper's figure lies within" in text
     assert re.search(r"```{toctree}\n:hidden:\n\nresults/fake\n```", text)
     assert "0.722" not in text
     text = (page.parent / "results" / "fake.md").read_text(encoding="utf-8")

@@ -37,6 +37,22 @@ def test_a_line_is_shown_beside_the_papers():
     }
 
 
+@pytest.mark.parametrize(
+    ("known", "shown"),
+    [
+        ({"num": 48}, "200 observations, not 48"),
+        ({"num": 10, "unit": "seeds"}, "40 seeds, not 10"),
+        ({"num": 1234}, "5,000 observations, not 1234"),
+        ({"num": 48, "paper_half": 0.5}, "more than the paper's own noise allows"),
+    ],
+)
+def test_what_would_settle_a_noisy_figure_has_two_digits(known, shown):
+    raw = Compared(0.75, 0.5, 1.0, paper=0.75, coarsest=0.125, **known)
+    assert _shown(raw=raw)["would settle it"] == shown
+    settled = Compared(0.75, 0.5, 1.0, paper=0.75, coarsest=0.6, **known)
+    assert "would settle it" not in _shown(raw=settled)
+
+
 def test_columns_that_are_empty_in_the_whole_table_are_dropped():
     lines = [
         Line("t", {"a": 1}, raw=Compared(0.5), metric="C2ST"),

@@ -57,6 +57,7 @@ def test_a_quick_run_shows_no_world_of_the_table():
     assert not full & quick
 
 
+@pytest.mark.slow
 def test_a_cell_scores_the_advice_and_every_option():
     found = measured("few rows")
     options = {one.recipe for one in found if one.metric == LEAD}

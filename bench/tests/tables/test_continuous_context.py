@@ -70,9 +70,13 @@ def test_the_posterior_is_that_of_slcp():
     for cell in TABLE.cells(Budget()):
         for backbone in TABLE.backbones(cell):
             assert (backbone.world, backbone.num_simulations) == ("slcp", 100_000)
-            assert (backbone.world_options, backbone.options) == ({}, {})
+            assert backbone.world_options == {}
+            # The density that the default reads is learned from some of them.
+            some = {"most_simulations": 20_000} if backbone.kind == "density" else {}
+            assert backbone.options == some
 
 
+@pytest.mark.slow
 def test_values_run_over_observations_first(rows):
     # The oracle ignores z, so its log score is the same all along an observation.
     oracle = rows[(rows["method"] == "oracle") & (rows["metric"] == "log_score")]

@@ -48,6 +48,7 @@ def cells_of(world, budget=QUICK, **wanted):
     ]
 
 
+@pytest.mark.slow
 def test_every_method_is_tried_wherever_a_condition_has_a_meaning():
     for world in WORLDS:
         without = {"regimes 17:1:1:1", "a regime never seen"}
@@ -66,6 +67,7 @@ def test_there_are_as_many_rows_and_sets_as_the_bar_asks_for():
         assert cell.settings["sets"] >= 5
 
 
+@pytest.mark.slow
 def test_methods_of_a_place_differ_in_nothing_but_the_method():
     for world in WORLDS:
         for condition in CONDITIONS:
@@ -248,6 +250,7 @@ def made_up(tmp_path_factory):
     return store.rows(TABLE.cells(Budget()))
 
 
+@pytest.mark.slow
 def test_misses_are_counted_listed_and_explained(made_up, monkeypatch):
     monkeypatch.setattr(
         shown, "reasons", lambda name: {"two_moons, 20 triples": "too few to choose from"}

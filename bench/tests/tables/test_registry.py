@@ -20,6 +20,7 @@ EXPECTED = {
     "schematic",
     "main_results",
     "hide_calibration",
+    "recovered_shift",
     "rope_sweeps",
     "backbone_ablation",
     "posteriors",

@@ -75,7 +75,7 @@ def test_every_task_has_a_panel_with_its_own_levels(tmp_path):
     titles = [axis.get_title(loc="left") for axis in axes if axis.lines]
     assert titles == ["GL", "SLCP", "Two Moons", "SIR", "DDM"]
     curves = [sum(len(line.get_xdata()) == 3 for line in axis.lines) for axis in axes]
-    assert curves[:5] == [2, 4, 3, 4, 2]
+    assert curves[:5] == [3, 6, 5, 5, 4]
 
 
 def test_where_nothing_varies_there_is_no_figure(tmp_path):

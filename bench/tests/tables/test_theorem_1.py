@@ -6,6 +6,9 @@ from bench.tests.engine.finishing import finish
 from ma_sbi_bench.tables.theorem_1 import PATTERNS, Theorem1
 from ma_sbi_bench.tables.theorem_1 import lines as lines_of
 
+# What 25 coefficients lose that were fitted to 20,000 other draws.
+FITTED = 25 * 0.0865 / 20_000
+
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory):
@@ -23,19 +26,21 @@ def test_every_figure_of_the_paper_is_reproduced(lines):
         assert abs(line.raw.difference) <= (2 if noisy else 1) * line.raw.tolerance
 
 
+@pytest.mark.parametrize("how", ["reduction, E[delta | z] known", "reduction, simulated"])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_draws_agree_with_the_closed_form_and_keep_below_the_bound(lines, pattern):
+def test_draws_agree_with_the_closed_form_and_keep_below_the_bound(lines, pattern, how):
     closed = lines[pattern, "reduction, closed form"].raw.value
-    seen = lines[pattern, "reduction, E[delta | z] known"].raw
-    # The interval is of 95 %; half as much again is very unlikely.
-    assert abs(seen.value - closed) <= 0.75 * (seen.high - seen.low)
+    seen = lines[pattern, how].raw
+    # The interval is of 95 %; half as much again is very unlikely. What is simulated varies
+    # also where there is nothing to gain: a corrector was fitted to other draws.
+    assert abs(seen.value - closed) <= 0.75 * (seen.high - seen.low) + FITTED
+    assert seen.high > seen.low or how != "reduction, simulated"
     assert closed <= lines[pattern, "exact bound"].raw.value * (1 + 1e-6)
 
 
 def test_a_fitted_corrector_gains_from_noise_on_its_own_draws(lines):
     fitted = lines["zero", "reduction, corrector fitted to the draws"].raw
-    # 25 coefficients at 20,000 draws: 25 alpha^2 sigma^2 / n.
-    assert fitted.value == pytest.approx(25 * 0.0865 / 20_000, rel=0.7)
+    assert fitted.value == pytest.approx(FITTED, rel=0.7)
     assert lines["zero", "reduction, E[delta | z] known"].raw.value == 0
 
 

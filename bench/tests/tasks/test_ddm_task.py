@@ -146,9 +146,23 @@ def test_rows_beyond_one_block_are_simulated_too(monkeypatch):
 
 
 def test_the_shifts_are_computed_once():
-    one, other = get_task("ddm"), get_task("ddm", num_trials=50)
-    for first, second in zip(one.regimes, other.regimes, strict=True):
-        assert first.shift.data_ptr() == second.shift.data_ptr()
+    get_task("ddm")
+    known = module._mean_departures.cache_info().misses
+    get_task("ddm", num_trials=50, shift_scale=2.0)
+    assert module._mean_departures.cache_info().misses == known
+
+
+def test_small_shifts_are_a_part_of_the_shifts_on_the_same_simulations():
+    whole, part = get_task("ddm"), get_task("ddm_small_shifts")
+    for one, small in zip(whole.regimes, part.regimes, strict=True):
+        torch.testing.assert_close(small.shift, 0.32 * one.shift)
+    assert torch.equal(*(task.draw(40, seed=0).x_sim for task in (whole, part)))
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, math.inf, math.nan])
+def test_the_scale_of_the_shifts_must_be_a_positive_number(factor):
+    with pytest.raises(ValueError, match="shift_scale must be a positive number"):
+        get_task("ddm", shift_scale=factor)
 
 
 def test_more_trials_leave_less_noise():

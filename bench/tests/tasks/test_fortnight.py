@@ -64,3 +64,13 @@ def test_the_same_seed_gives_the_same_counts():
 def test_a_dispersion_must_be_positive(dispersion):
     with pytest.raises(ValueError, match="dispersion must be a positive number"):
         FortnightSimulator(dispersion=dispersion)
+
+
+def test_the_gaussian_density_is_scipys_around_the_log_of_one_and_the_mean():
+    simulator, departure = FortnightSimulator(), torch.linspace(-1, 1, 14)
+    x = simulator.simulate(THETA.expand(3, -1), seed=1)
+    theta = THETA.expand(3, -1)
+    found = simulator.gaussian_log_density(x, theta, departure.expand(3, -1), 0.4)
+    center = (5.0 + 0.05 * DAY + departure.double()).exp().log1p()
+    expected = stats.norm.logpdf(x.double(), center, 0.4).sum(axis=1)
+    assert found.tolist() == pytest.approx(expected.tolist(), rel=1e-6)

@@ -8,7 +8,7 @@ from scipy import stats
 from torch.distributions import Binomial, Poisson
 
 from ma_sbi.posteriors.unconstrained import on_real_line
-from ma_sbi_bench.tasks import SIRDelay
+from ma_sbi_bench.tasks import SIRDelay, get_task
 from ma_sbi_bench.tasks.count_noise import BinomialNoise, PoissonNoise
 from ma_sbi_bench.tasks.epidemic import solve_sir
 from ma_sbi_bench.tasks.reporting import reporting_regimes
@@ -161,16 +161,27 @@ def test_added_poisson_counts_are_poisson():
 class Quadrature:
     """Posterior masses of log theta on a grid, from torch's laws of counts."""
 
-    def __init__(self, task, beta, gamma):
-        axes = [torch.linspace(*ends).double() for ends in (beta, gamma)]
+    exposure = 1000
+
+    def __init__(self, task, *ends):
+        axes = [torch.linspace(*one, dtype=torch.float64) for one in ends]
         self.task = task
         self.size = [len(axis) for axis in axes]
-        self.points = torch.cartesian_prod(*axes)
+        grid = torch.cartesian_prod(*axes)
+        self.log_area = sum((axis[1] - axis[0]).log() for axis in axes)
+        self.points = self.on_log_scale(grid)
         outbreak = solve_sir(self.points.exp(), 154)
         daily = task.layout == "daily"
         self.shares = outbreak.new if daily else outbreak.infected[:, :154:17]
         prior = task.prior.base_dist
-        self.log_prior = -0.5 * ((self.points - prior.loc) / prior.scale).square().sum(1)
+        deviation = (self.points - prior.loc) / prior.scale
+        self.log_prior = -0.5 * deviation.square().sum(1) + self.log_stretch(grid)
+
+    def on_log_scale(self, grid):
+        return grid
+
+    def log_stretch(self, grid):
+        return 0.0
 
     def mass(self, x, regime):
         mass = self.log_joint(x, regime).softmax(dim=0)
@@ -187,7 +198,8 @@ class Quadrature:
         for report, row in zip(reports, delivery, strict=True):
             shares = self.shares[:, row > 0].T
             if self.task.layout == "daily" and len(shares):
-                log_mass += Poisson(1000 * shares.sum(dim=0)).log_prob(report)
+                rate = self.exposure * shares.sum(dim=0)
+                log_mass += Poisson(rate).log_prob(report)
             elif len(shares) == 1:
                 log_mass += Binomial(1000, shares[0]).log_prob(report)
             elif len(shares) == 2:
@@ -196,6 +208,22 @@ class Quadrature:
                 ways = first.log_prob(j) + second.log_prob(report - j)
                 log_mass += ways.logsumexp(dim=1)
         return log_mass
+
+
+class AlongTheRidge(Quadrature):
+    """Where all are counted: on a grid of log beta and of the growth beta - gamma.
+
+    The growth is known far better than either rate.
+    """
+
+    exposure = 1_000_000
+
+    def on_log_scale(self, grid):
+        log_beta, growth = grid.unbind(dim=1)
+        return torch.stack([log_beta, (log_beta.exp() - growth).log()], dim=1)
+
+    def log_stretch(self, grid):
+        return -self.on_log_scale(grid)[:, 1]
 
 
 def assert_same_moments(draws, points, mass):
@@ -227,6 +255,7 @@ def test_reference_has_the_moments_of_quadrature_in_every_regime(layout):
         assert_same_moments(draws[:, index], quadrature.points, mass)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["daily", "surveys"])
 def test_density_and_evidence_are_those_of_quadrature_in_every_regime(layout):
     task = SIRDelay(layout)
@@ -234,9 +263,7 @@ def test_density_and_evidence_are_those_of_quadrature_in_every_regime(layout):
     x = task.depart(task.simulate([MEDIAN], seed=3).expand(4, -1), regime)
     log_evidence = task.log_evidence(x, regime=regime).double()
     quadrature = Quadrature(task, *GRIDS[layout])
-    points = quadrature.points
-    log_area = (points[-1] - points[0]).log().sum()
-    log_area = log_area - sum(math.log(count - 1) for count in quadrature.size)
+    points, log_area = quadrature.points, quadrature.log_area
     for index in regime.tolist():
         log_joint = quadrature.log_joint(x[index], index)
         right = log_joint.logsumexp(dim=0) + log_area - math.log(2 * math.pi * 0.5 * 0.2)
@@ -257,6 +284,39 @@ def test_the_density_of_the_posterior_integrates_to_one():
     area = math.prod((axis[1] - axis[0]).item() for axis in axes)
     total = (log_prob + log_theta.sum(dim=1)).exp().sum().item() * area
     assert total == pytest.approx(1.0, abs=2e-3)
+
+
+RIDGES = {
+    "many cases": (MEDIAN, ((-0.945, -0.885, 130), (0.2739, 0.2759, 130))),
+    "few cases": ([0.23, 0.175], ((-2.2, -0.95, 200), (0.0505, 0.0605, 250))),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("theta", "grid"), RIDGES.values(), ids=RIDGES.keys())
+def test_where_all_are_counted_reference_and_evidence_are_those_of_quadrature(theta, grid):
+    task = get_task("sir_delay_million")
+    regime = torch.arange(4)
+    x = task.depart(task.simulate([theta], seed=3).expand(4, -1), regime)
+    draws = task.reference(x, 400, regime=regime, seed=0).double()
+    draws = torch.stack([draws[..., 0].log(), draws[..., 0] - draws[..., 1]], dim=-1)
+    log_evidence = task.log_evidence(x, regime=regime).double()
+    quadrature = AlongTheRidge(task, *grid)
+    log_beta, log_gamma = quadrature.points.unbind(dim=1)
+    points = torch.stack([log_beta, log_beta.exp() - log_gamma.exp()], dim=1)
+    for index in regime.tolist():
+        assert_same_moments(draws[:, index], points, quadrature.mass(x[index], index))
+        log_joint = quadrature.log_joint(x[index], index)
+        right = log_joint.logsumexp(dim=0) + quadrature.log_area
+        right -= math.log(2 * math.pi * 0.5 * 0.2)
+        torch.testing.assert_close(log_evidence[index], right, rtol=0, atol=0.05)
+
+
+def test_the_tasks_count_a_thousand_people_and_all_of_them():
+    # In a fast epidemic nearly all are infected: beta is eight times gamma.
+    for name, exposure in (("sir_delay", 1000), ("sir_delay_million", 1_000_000)):
+        x = get_task(name, scale="counts").simulate([[0.8, 0.1]], seed=0)
+        assert x.sum().item() == pytest.approx(exposure, rel=5 / exposure**0.5)
 
 
 def test_what_a_regime_cannot_produce_has_no_evidence_in_it():
@@ -349,8 +409,10 @@ def test_a_departure_of_negative_counts_is_refused():
         ({"scale": "sqrt"}, "scale must be one of log, counts, got 'sqrt'"),
         ({"weeks": 0}, "weeks must be a positive integer"),
         ({"lag": 0}, "lag must be a positive integer"),
+        ({"exposure": 0.5}, "exposure must be a positive integer"),
+        ({"exposure": 2_000_000}, "exposure must be at most 1000000, the population"),
     ],
-    ids=["layout", "scale", "weeks", "lag"],
+    ids=["layout", "scale", "weeks", "lag", "nobody", "more than all"],
 )
 def test_unknown_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):

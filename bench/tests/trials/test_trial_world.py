@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from ma_sbi_bench.engine.budget import Budget
+from ma_sbi_bench.tables.methods_compared import HIDE_CALIBRATION
 from ma_sbi_bench.tasks import get_task
 from ma_sbi_bench.trials.cells import trial_cell
-from ma_sbi_bench.trials.world import World
+from ma_sbi_bench.trials.published import published_draws
+from ma_sbi_bench.trials.world import World, _reference_once, _test_rows
 
 
 def trial(method, task="gaussian_linear", **known):
@@ -110,3 +112,47 @@ def test_an_index_is_new_or_that_of_the_nearest_calibration_row():
     row = int(nearest.test.context[0].removeprefix("row "))
     gaps = (nearest.calibration.x_obs - nearest.test.x_obs[0]).norm(dim=1)
     assert row == gaps.argmin().item()
+
+
+def test_published_observations_are_sbibms_first_three_in_every_regime(
+    tmp_path, monkeypatch
+):
+    theta, x = np.arange(50.0).reshape(10, 5) / 25 - 1, np.arange(80.0).reshape(10, 8)
+    (tmp_path / "sbibm").mkdir()
+    file = tmp_path / "sbibm" / "slcp.npz"
+    np.savez(file, true_parameters=theta, observation=x)
+    monkeypatch.setenv("MA_SBI_DATA", str(tmp_path))
+    cell = trial("npe", "slcp", published=True)
+    assert cell.settings["observations"] == 3
+    theta_read, x_read = published_draws("slcp")
+    assert torch.equal(theta_read, torch.from_numpy(theta[:3]).float())
+    test, task = _test_rows(get_task("slcp"), cell), get_task("slcp")
+    assert test.regime.tolist() == [0, 1, 2, 3] * 3
+    assert torch.equal(test.theta, theta_read.repeat_interleave(4, dim=0))
+    assert torch.equal(test.x_sim, x_read.repeat_interleave(4, dim=0))
+    assert torch.equal(test.x_obs, task.depart(test.x_sim, test.regime))
+
+
+@pytest.mark.parametrize("settings", [{}, {"published": True}, {"observation": 1}], ids=str)
+def test_exact_draws_are_those_of_the_test_observations(settings, tmp_path, monkeypatch):
+    task = get_task("two_moons")
+    other = task.draw(10, seed=7)
+    (tmp_path / "sbibm").mkdir()
+    file = tmp_path / "sbibm" / "two_moons.npz"
+    np.savez(file, true_parameters=other.theta.numpy(), observation=other.x_sim.numpy())
+    monkeypatch.setenv("MA_SBI_DATA", str(tmp_path))
+    world = World.of(trial("npe", "two_moons", **settings))
+    _reference_once.cache_clear()
+    x = world.test.x_sim.repeat(len(world.reference), 1)
+    log_prob = task.reference_log_prob(world.reference.flatten(0, 1), x)
+    # Two crescents, a hundredth wide: of another observation's they would be far outside.
+    assert log_prob.min() > -30
+
+
+def test_without_sbibms_files_its_observations_are_missing(monkeypatch):
+    monkeypatch.delenv("MA_SBI_DATA", raising=False)
+    wanted = [
+        cell for cell in HIDE_CALIBRATION.cells(Budget()) if HIDE_CALIBRATION.missing(cell)
+    ]
+    assert {cell.settings.get("published") for cell in wanted} == {True}
+    assert len(wanted) == 10 * (6 + 4)

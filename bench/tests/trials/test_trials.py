@@ -2,14 +2,18 @@
 
 import numpy as np
 import pytest
+import torch
 
+from ma_sbi.posteriors.diffusion import DiffusionPosterior
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.methods import METHODS
+from ma_sbi_bench.tables.methods_compared import NETWORKS
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.trials.cells import ALL_CASES, ONLY_BACKBONE, trial_cell
-from ma_sbi_bench.trials.run import FORMS, backbone_of, run_trial
+from ma_sbi_bench.trials.run import FORMS, backbone_of, make_method, run_trial
 from ma_sbi_bench.trials.table import EXTRA_ROWS
+from ma_sbi_bench.trials.world import World
 
 QUICK = Budget(quick=True)
 MAIN = EXPERIMENTS["main_results"]
@@ -35,6 +39,7 @@ def test_the_exact_answer_cannot_be_told_from_the_reference(task, models):
     assert abs(found["c2st"].mean() - 0.5) < 4 * 0.03 / len(found["c2st"]) ** 0.5 + 0.01
 
 
+@pytest.mark.slow
 def test_the_exact_answer_without_context_weighs_the_regimes(models):
     many = {"observations": 400}
     options = {"setting": "uninformative", "shift_length": 1.0}
@@ -60,6 +65,7 @@ def test_a_mixture_over_certain_regimes_is_the_known_regime(models):
     np.testing.assert_allclose(almost["log_score"], known["log_score"], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_shift_closes_the_gap_from_npe_to_oracle(models):
     npe, ma_sbi, oracle = (
         measured(
@@ -151,6 +157,7 @@ def test_forms_can_be_made(form):
     assert FORMS[form]().needs is not None
 
 
+@pytest.mark.slow
 def test_the_parts_of_the_papers_network_are_parts(models):
     whole, marginal, conditional = (
         measured(trial(f"ma_sbi_paper{part}"), models)["log_score"]
@@ -159,8 +166,96 @@ def test_the_parts_of_the_papers_network_are_parts(models):
     assert len({*whole, *marginal, *conditional}) == 3 * len(whole)
 
 
+@pytest.mark.slow
 def test_a_regime_that_cannot_have_produced_x_has_no_weight(models):
     cell = trial("exact", "sir_delay", task_options={"setting": "uninformative"})
     found = measured(cell, models)
     assert np.isfinite(found["mse"]).all()
     assert np.isfinite(found["log_score"]).all()
+
+
+def test_a_diffusion_model_draws_in_few_steps_where_the_budget_says_so():
+    assert "sampling_steps" not in trial("npe", backbone="ddpm").settings
+    cells = [cell for cell in MAIN.cells(Budget()) if cell.task == "slcp"]
+    told = {(c.method, c.backbone) for c in cells if "sampling_steps" in c.settings}
+    # After a fit that takes far longer, draws in all steps cost little.
+    others = {"prior", "exact", *ALL_CASES}
+    assert {("npe", "ddpm"), ("ma_sbi_default", "ddpm")} < told
+    assert told == {
+        (c.method, "ddpm") for c in cells if c.backbone == "ddpm" and c.method not in others
+    }
+
+
+@pytest.mark.slow
+def test_the_steps_of_a_cell_are_those_of_its_sampler(models, monkeypatch):
+    """Of the posterior that is given, and of one that the method trains itself."""
+    seen = []
+    sample = DiffusionPosterior._ancestral
+
+    def counting(self, *arguments):
+        seen.append(len(self.steps))
+        return sample(self, *arguments)
+
+    monkeypatch.setattr(DiffusionPosterior, "_ancestral", counting)
+    few = {"observations": 2, "sampling_steps": 7, "draws": 200}
+    for method in ("npe", "nnpe_isotropic", "classifier_free"):
+        run_trial(trial(method, backbone="ddpm", **few), models)
+    assert set(seen) == {7}
+    assert len(seen) >= 3
+
+
+def test_a_cell_says_where_its_seconds_went(models):
+    found = {one.metric: one for one in run_trial(trial("npe"), models)}
+    seconds = found["seconds"]
+    assert seconds.recipe == "world, fit, sampling, metric"
+    # Two hundred draws of four observations are cheaper than the networks that judge them.
+    world, fit, sampling, metric = seconds.values
+    assert metric > sampling >= 0
+    assert metric > fit >= 0
+    assert world >= 0
+
+
+def test_what_is_called_the_papers_reads_the_papers_hash():
+    for name, form in FORMS.items():
+        if name.startswith("ma_sbi_paper"):
+            assert form().corrector.encoder.unit_length is False
+    for name in ("context_to_theta_paper", "context_to_x_paper"):
+        assert FORMS[name]().encoder.unit_length is False
+
+
+def test_networks_differ_in_their_hash_and_width_alone():
+    made = {name: make_method(trial(name)).corrector for name in NETWORKS}
+    described = {
+        name: (one.encoder.unit_length, one.axes().fitting.hidden)
+        for name, one in made.items()
+    }
+    assert described == {
+        "ma_sbi_paper": (False, 128),
+        "ma_sbi_paper_256": (False, 256),
+        "ma_sbi_unit_hash": (True, 128),
+        "ma_sbi_unit_hash_256": (True, 256),
+    }
+
+
+def test_rows_with_another_hash_are_not_taken_for_those_with_the_papers():
+    assert trial("ma_sbi_paper").version == 2
+    assert trial("ma_sbi_network").version == 2
+    assert trial("ma_sbi").version == trial("npe").version == 1
+
+
+def test_shifts_of_another_size_share_the_posterior_and_counts_of_more_people_do_not():
+    def needed(task):
+        return backbone_of(trial_cell(Budget(), task, "maf", "npe"))
+
+    assert needed("ddm_small_shifts") == needed("ddm")
+    assert needed("sir_delay_million") != needed("sir_delay")
+
+
+def test_errors_on_sir_are_those_of_log_theta(models):
+    cell = trial("prior", "sir_delay_million")
+    theta = World.of(cell).test.theta.log().double()
+    prior = torch.tensor([[0.4, 0.125]], dtype=torch.float64).log()
+    found = measured(cell, models)["mse"]
+    # The mean of 200 draws of the prior is off by a 14th of its deviations, 0.5 and 0.2.
+    expected = (theta - prior).square().mean(dim=1).numpy()
+    assert np.abs(np.sqrt(2 * found) - np.sqrt(2 * expected)).max() < 4 * 0.54 / 200**0.5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import time
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
@@ -22,19 +24,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Models", "fit_backbone"]
 
+# Of a flow a draw is one evaluation, quick anywhere.
+DRAWN_THERE = ("ddpm",)
+
 
 class Models:
     """A cache of trained posteriors, in a folder; each definition is trained once.
 
     Beside each file is its checksum: a weight that has changed shows nowhere else. Files
-    that were written before there were checksums have none.
+    that were written before there were checksums have none. A third file says how long the
+    training took, and where.
 
     Args:
         folder: Folder of the posteriors; made when the first one is trained.
+        device: Where posteriors are trained, and diffusion models drawn from. It is not
+            part of their definition.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, device: str = "cpu") -> None:
         self.folder = Path(folder)
+        self.device = device
 
     def has(self, backbone: Backbone) -> bool:
         """Tell whether a posterior is trained already, and its file is whole."""
@@ -51,14 +60,33 @@ class Models:
         file = self._file(backbone)
         if not self.has(backbone):
             set_aside(self.damaged([backbone]))
-            posterior = train(backbone)
+            start, busy = time.perf_counter(), time.process_time()
+            posterior = train(backbone, self.device)
+            took = {
+                "seconds": round(time.perf_counter() - start, 2),
+                "cpu_seconds": round(time.process_time() - busy, 2),
+                "device": self.device,
+            }
             # First: who reads meanwhile must not compare a new file with an old checksum.
             _checksum_file(file).unlink(missing_ok=True)
             with written_whole(file) as unfinished:
                 posterior.save(unfinished)
                 written = _checksum(unfinished)
             write_text(_checksum_file(file), written)
-        return kinds()[backbone.kind][1](file, _world(backbone).prior)
+            write_text(file.with_suffix(".json"), json.dumps(took))
+        device = self.device if backbone.kind in DRAWN_THERE else "cpu"
+        return kinds()[backbone.kind][1](file, _world(backbone).prior, device=device)
+
+    def training(self, backbone: Backbone) -> dict[str, Any]:
+        """Say how long the training took and where; empty if it is unknown.
+
+        Returns:
+            ``seconds``, ``cpu_seconds`` (of the processor) and ``device``.
+        """
+        try:
+            return json.loads(self._file(backbone).with_suffix(".json").read_bytes())
+        except (OSError, ValueError):
+            return {}
 
     def _file(self, backbone: Backbone) -> Path:
         return self.folder / f"{backbone.key}.posterior"
@@ -97,12 +125,12 @@ def fit_backbone(kind: str, **options: Any) -> Callable[..., Any]:
     return partial(kinds()[kind][0], **options)
 
 
-def train(backbone: Backbone) -> Any:
-    """Train a posterior by its definition."""
+def train(backbone: Backbone, device: str = "cpu") -> Any:
+    """Train a posterior by its definition, on a device."""
     world = _world(backbone)
     theta, x = _simulate(world, backbone.num_simulations, backbone.seed)
     fit = fit_backbone(backbone.kind, **backbone.options)
-    return fit(world.prior, theta, x, seed=backbone.seed)
+    return fit(world.prior, theta, x, seed=backbone.seed, device=device)
 
 
 @cache
@@ -124,13 +152,13 @@ def kinds() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
         net = _embedding_net(x.shape[1], theta.shape[1])
         return fit_maf(prior, theta, x, embedding_net=net, **options)
 
-    def load_embedded(path: Path, prior: Distribution) -> Any:
+    def load_embedded(path: Path, prior: Distribution, device: str = "cpu") -> Any:
         saved = read(path, "flow")
         dim_x, dim_theta = saved.count("dim_x"), saved.count("dim_theta")
         saved.tensor("training_range", "center", (dim_x,))
         saved.require_weights(["estimator"], layers=1, weights=64 * (dim_x + dim_theta))
         net = _embedding_net(dim_x, dim_theta)
-        return load_flow(path, prior, embedding_net=net)
+        return load_flow(path, prior, embedding_net=net, device=device)
 
     def fit_nnpe(
         prior: Distribution, theta: Tensor, x: Tensor, *, seed: int, **options: Any
@@ -152,8 +180,8 @@ def kinds() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
         "ddpm": (fit_ddpm, load_ddpm),
         "maf": (fit_maf, load_flow),
         "embedded": (fit_embedded, load_embedded),
-        "nnpe": (fit_nnpe, load_nnpe),
-        "density": (fit_first, lambda path, prior: load_density(path)),
+        "nnpe": (fit_nnpe, lambda path, prior, device="cpu": load_nnpe(path, prior)),
+        "density": (fit_first, lambda path, prior, device="cpu": load_density(path)),
     }
 
 

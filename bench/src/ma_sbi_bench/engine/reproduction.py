@@ -24,6 +24,7 @@ class Reproduction:
         budget: What may be spent.
         out: Folder of finished cells and trained posteriors.
         results: Folder of committed rows; None to ignore it.
+        device: Where posteriors are trained, and diffusion models drawn from.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class Reproduction:
         budget: Budget,
         out: Path,
         results: Path | None = None,
+        device: str = "cpu",
     ) -> None:
+        self.device = device
         self.experiments = experiments
         self.budget = budget
         self.out = out.absolute()  # workers of a cluster have a current folder of their own
@@ -42,7 +45,7 @@ class Reproduction:
     def work(self) -> dict[str, list[Work]]:
         """List what is left to do, by experiment; work that several share is in each."""
         return {
-            one.name: plan(one, one.cells(self.budget), self.store, self.out)
+            one.name: plan(one, one.cells(self.budget), self.store, self.out, self.device)
             for one in self.experiments
         }
 

@@ -47,12 +47,14 @@ class Work:
         item: The posterior or the cell.
         out: Folder of what is finished.
         needs: Keys of the posteriors that come first.
+        device: Where posteriors are trained, and diffusion models drawn from.
     """
 
     experiment: Experiment
     item: Cell | Backbone
     out: Path
     needs: tuple[str, ...] = ()
+    device: str = "cpu"
 
     @property
     def priority(self) -> tuple[bool, float]:
@@ -71,14 +73,15 @@ class Work:
     def compute(self) -> None:
         """Train the posterior, or run the cell, and write its file."""
         _require(self.out)
+        models = models_in(self.out, self.device)
         if isinstance(self.item, Backbone):
-            models_in(self.out).posterior(self.item)
+            models.posterior(self.item)
             return
         start = time.perf_counter()
-        measured = self.experiment.run(self.item, models_in(self.out))
+        measured = self.experiment.run(self.item, models)
         seconds = time.perf_counter() - start
         _require(self.out)  # it must not be made again: the other cells were in it
-        Store(cells_in(self.out)).write(self.item, measured, seconds)
+        Store(cells_in(self.out)).write(self.item, measured, seconds, self.device)
 
 
 @dataclass(frozen=True)
@@ -112,13 +115,17 @@ def cells_in(out: Path) -> Path:
     return out / "cells"
 
 
-def models_in(out: Path) -> Models:
+def models_in(out: Path, device: str = "cpu") -> Models:
     """Return the trained posteriors."""
-    return Models(out / "backbones")
+    return Models(out / "backbones", device)
 
 
 def plan(
-    experiment: Experiment, cells: Sequence[Cell], store: Store, out: Path
+    experiment: Experiment,
+    cells: Sequence[Cell],
+    store: Store,
+    out: Path,
+    device: str = "cpu",
 ) -> list[Work]:
     """List the work of an experiment that is left and can be done, posteriors first."""
     out = Path(out).absolute()  # workers may run in another folder
@@ -130,9 +137,9 @@ def plan(
             continue
         needed = {one.key: one for one in experiment.backbones(cell)}
         posteriors |= needed
-        todo.append(Work(experiment, cell, out, tuple(needed)))
+        todo.append(Work(experiment, cell, out, tuple(needed), device))
     untrained = (one for one in posteriors.values() if not models.has(one))
-    return [*(Work(experiment, one, out) for one in untrained), *todo]
+    return [*(Work(experiment, one, out, device=device) for one in untrained), *todo]
 
 
 def run(

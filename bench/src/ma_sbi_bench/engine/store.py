@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from ma_sbi.display.text import printable
 from ma_sbi.writing import written_whole
@@ -57,13 +58,20 @@ class Store:
     def __contains__(self, cell: Cell) -> bool:
         return self._record(cell.key) is not None
 
-    def write(self, cell: Cell, measured: Iterable[Measurement], seconds: float) -> None:
-        """Write the numbers of a finished cell, with versions and commit.
+    def write(
+        self,
+        cell: Cell,
+        measured: Iterable[Measurement],
+        seconds: float,
+        device: str = "cpu",
+    ) -> None:
+        """Write the numbers of a finished cell, with versions, device and commit.
 
         Raises:
             ValueError: If there are none: no row could show that the cell is finished.
         """
-        record = make_record(cell, measured, seconds, versions(), commit())
+        computed_with = versions() | device_name(device)
+        record = make_record(cell, measured, seconds, computed_with, commit())
         with written_whole(self._file(cell.key)) as unfinished:
             unfinished.write_text(dumps(record, indent=1), encoding="utf-8")
 
@@ -147,6 +155,15 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {
         name: version(name) for name in PACKAGES
     }
+
+
+def device_name(device: str) -> dict[str, str]:
+    """Name a device that is not the processor, as one more version."""
+    if device == "cpu":
+        return {}
+    kind = torch.device(device).type
+    name = torch.cuda.get_device_name(device) if kind == "cuda" else kind
+    return {"device": printable(name)}
 
 
 @cache

@@ -30,7 +30,7 @@ from ma_sbi_bench.methods.nnpe import NNPE, IsotropicNNPE
 from ma_sbi_bench.methods.npe import NPE, Oracle, Prior
 from ma_sbi_bench.methods.npe_rs import NPERS
 from ma_sbi_bench.methods.prior_guide import PriorGuide
-from ma_sbi_bench.methods.pull_back import RoPEEMD, RoPESinkhorn
+from ma_sbi_bench.methods.pull_back import PairedDepartures, RoPEEMD, RoPESinkhorn
 from ma_sbi_bench.methods.regression import ContextToTheta, ContextToX
 from ma_sbi_bench.methods.rnpe import RNPE
 from ma_sbi_bench.methods.rope import RoPE
@@ -57,6 +57,7 @@ __all__ = [
     "Method",
     "Need",
     "Oracle",
+    "PairedDepartures",
     "Prior",
     "PriorGuide",
     "RetrainedMethod",
@@ -85,7 +86,9 @@ METHODS: dict[str, Callable[..., Method]] = {
         MASBI, corrector=ComposedCorrector(HashEncoder(), Affine(), Ridge(), Point())
     ),
     "ma_sbi_default": DefaultMASBI,
-    "ma_sbi_paper": partial(MASBI, corrector=ShiftCorrector(HashEncoder(), "paper")),
+    "ma_sbi_paper": partial(
+        MASBI, corrector=ShiftCorrector(HashEncoder(unit_length=False), "paper")
+    ),
     "nnpe": NNPE,
     "nnpe_isotropic": IsotropicNNPE,
     "nnpe_matched": partial(IsotropicNNPE, scale="matched"),
@@ -103,7 +106,10 @@ METHODS: dict[str, Callable[..., Method]] = {
     "rope_paper": partial(RoPE, tau=0.9, num_simulations=2_000),
     "rope_paper_ot_only": partial(RoPE, tau=0.9, num_simulations=2_000, fine_tune=False),
     "rope_emd": RoPEEMD,
+    "rope_emd_aligned": partial(RoPEEMD, matched="aligned"),
     "rope_sinkhorn": RoPESinkhorn,
+    "rope_sinkhorn_aligned": partial(RoPESinkhorn, matched="aligned"),
+    "paired_departures": PairedDepartures,
     "oracle": Oracle,
 }
 """Every method by name; a form of a method is the method with other options."""

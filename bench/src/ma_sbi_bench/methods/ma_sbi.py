@@ -87,6 +87,9 @@ class MASBI(CorrectingMethod):
 class DefaultMASBI(CorrectingMethod):
     """The corrector that ``fit_corrector`` chooses, before the trained posterior.
 
+    A posterior whose density is an integral, as a diffusion model's is, does not judge
+    proposals; ``x_sim`` does.
+
     Args:
         density: Log density of the simulations, for the evidence of each candidate;
             ``"fit"`` trains one on the simulations, None does without.
@@ -120,12 +123,13 @@ class DefaultMASBI(CorrectingMethod):
         if density == "fit":
             pool = materials.take("simulations").x[: self.most_simulations]
             density = fit_density(pool, seed=derive(seed, "density"))
+        expensive = getattr(self.posterior_, "expensive_density", False)
         self.corrector_ = fit_corrector(
             materials.take("context"),
             materials.take("x_obs"),
             materials.take("pairs"),
             density=density,
-            posterior=self.posterior_,
+            posterior=None if expensive else self.posterior_,
             encoder=self.encoder,
             seed=seed,
         )

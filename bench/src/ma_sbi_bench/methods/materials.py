@@ -265,8 +265,8 @@ class Materials:
         with seeded(0, getattr(posterior, "device", None) or "cpu"):
             draws = [prior.sample((100,)) for prior in (self.prior, trained_with)]
         if not (
-            within_support(trained_with, draws[0]).all()
-            and within_support(self.prior, draws[1]).all()
+            within_support(trained_with, draws[0].to(draws[1])).all()
+            and within_support(self.prior, draws[1].to(draws[0])).all()
         ):
             raise ValueError(
                 "prior must be the one that the posterior was trained with, but their "

@@ -2,14 +2,18 @@
 
 The forms that the MA-SBI paper runs beside RoPE itself. No embedding, no mixture: real
 observations are matched with simulations in the space of x, each match is a shift, and a
-new observation is moved by the mean shift of its neighbours.
+new observation is moved by the mean shift of its neighbours. The paper calls for true
+parameters, at which simulations can be run; its sketch of the convergence averages
+departures, "delta_j over the k=5 nearest calibration points in y-space", which it defines
+by the simulation "at the same inputs". Here are both readings, and the sketch without any
+transport.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -25,7 +29,10 @@ from ma_sbi_bench.methods.materials import Materials, Need
 from ma_sbi_bench.methods.method import CorrectingMethod
 from ma_sbi_bench.methods.transport import semi_balanced_plan, squared_cost
 
-__all__ = ["PullBack", "RoPEEMD", "RoPESinkhorn"]
+__all__ = ["PairedDepartures", "PullBack", "RoPEEMD", "RoPESinkhorn"]
+
+Matched = Literal["fresh", "aligned"]
+"""Simulations that are matched: run anew at theta*, or those of the calibration pairs."""
 
 
 class PullBack(CorrectingMethod):
@@ -36,17 +43,18 @@ class PullBack(CorrectingMethod):
         \tilde q(\theta \mid x) = \hat q\Big(\theta \,\Big|\,
         x - \tfrac1k \sum_{j \in \mathrm{NN}_k(x)} \delta_j\Big)
 
-    T is a transport from the calibration observations to simulations at their parameters;
-    subclasses choose it. It does not use which simulation belongs to which observation.
-    Distances are those of raw x: a column with large units dominates.
+    T is a transport from the calibration observations to simulations at their inputs;
+    subclasses choose it. Distances are those of raw x: a column with large units dominates.
 
     Args:
         num_neighbours: Calibration observations averaged over; five in the paper.
         weights: ``"uniform"``, as the paper says, or ``"distance"``, by inverse distance.
+        matched: Simulations that observations are moved onto: ``"fresh"`` ones, run at
+            their theta*, or ``"aligned"``, those of the calibration pairs, which share the
+            noise of the observations; then no theta* is needed.
     """
 
     reference = "MA-SBI, app. on RoPE; after Wehenkel et al. 2025 (arXiv 2405.08719)"
-    needs: frozenset[Need] = frozenset({"posterior", "simulator", "theta*"})
 
     neighbours_: KNeighborsRegressor
 
@@ -54,13 +62,23 @@ class PullBack(CorrectingMethod):
         self,
         num_neighbours: int = 5,
         weights: Literal["uniform", "distance"] = "uniform",
+        matched: Matched = "fresh",
     ) -> None:
         self.num_neighbours = num_neighbours
         self.weights = weights
+        self.matched = matched
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """Pairs, or what they are simulated from."""
+        known: frozenset[Need] = frozenset({"posterior"})
+        fresh: frozenset[Need] = frozenset({"simulator", "theta*"})
+        pairs: frozenset[Need] = frozenset({"pairs"})
+        return known | (pairs if self.matched == "aligned" else fresh)
 
     @abstractmethod
     def _transport(self, x_obs: Tensor, x_sim: Tensor) -> Tensor:
-        """Return T(x_obs), shape ``(n, dim_x)``; x_sim is in the same order as theta*."""
+        """Return T(x_obs), shape ``(n, dim_x)``; x_sim is in the same order as x_obs."""
 
     def _fit(self, materials: Materials, seed: int | None) -> None:
         super()._fit(materials, seed)
@@ -74,8 +92,13 @@ class PullBack(CorrectingMethod):
             raise ValueError(
                 f"weights must be 'uniform' or 'distance', got {self.weights!r}"
             )
-        theta = materials.take("theta*")
-        x_sim = materials.simulate(theta, seed=derive(seed, "simulations"))
+        if self.matched not in get_args(Matched):
+            raise ValueError(f"matched must be 'fresh' or 'aligned', got {self.matched!r}")
+        if self.matched == "aligned":
+            x_sim = materials.take("pairs")
+        else:
+            theta = materials.take("theta*")
+            x_sim = materials.simulate(theta, seed=derive(seed, "simulations"))
         x_obs, x_sim = x_obs.double().cpu(), x_sim.double().cpu()
         self.neighbours_ = self._neighbours(x_obs, self._transport(x_obs, x_sim))
 
@@ -95,16 +118,42 @@ class RoPEEMD(PullBack):
     """The pull-back with one simulation per observation: a least-cost assignment.
 
     The cost is the squared distance, so that a shift common to all observations does not
-    change who is assigned to whom.
+    change who is assigned to whom. It does not use which simulation belongs to which
+    observation; where aligned ones lie apart, as on SLCP, it finds nearly all by itself.
+
+    Args:
+        num_neighbours: Calibration observations averaged over; five in the paper.
+        weights: ``"uniform"``, as the paper says, or ``"distance"``, by inverse distance.
+        matched: ``"fresh"`` simulations at theta*, or the ``"aligned"`` ones of the pairs.
+    """
+
+    def _transport(self, x_obs: Tensor, x_sim: Tensor) -> Tensor:
+        _, assigned = linear_sum_assignment(squared_cost(x_obs, x_sim).numpy())
+        return x_sim[torch.as_tensor(assigned)]
+
+
+class PairedDepartures(PullBack):
+    """The pull-back without a transport: every observation keeps its own simulation.
+
+    What the paper's sketch averages, taken by the letter: the departures of the calibration
+    pairs, from which MA-SBI learns as well. It reads x in place of a context.
 
     Args:
         num_neighbours: Calibration observations averaged over; five in the paper.
         weights: ``"uniform"``, as the paper says, or ``"distance"``, by inverse distance.
     """
 
+    reference = "MA-SBI, sketch of the convergence to RoPE"
+
+    def __init__(
+        self,
+        num_neighbours: int = 5,
+        weights: Literal["uniform", "distance"] = "uniform",
+    ) -> None:
+        super().__init__(num_neighbours, weights, "aligned")
+
     def _transport(self, x_obs: Tensor, x_sim: Tensor) -> Tensor:
-        _, assigned = linear_sum_assignment(squared_cost(x_obs, x_sim).numpy())
-        return x_sim[torch.as_tensor(assigned)]
+        return x_sim
 
 
 class RoPESinkhorn(PullBack):
@@ -125,6 +174,7 @@ class RoPESinkhorn(PullBack):
         num_neighbours: Calibration observations averaged over; five in the paper.
         weights: ``"uniform"``, as the paper says, or ``"distance"``, by inverse distance.
         grid: Values of epsilon tried.
+        matched: ``"fresh"`` simulations at theta*, or the ``"aligned"`` ones of the pairs.
 
     Attributes:
         epsilon_: The epsilon in use.
@@ -140,8 +190,9 @@ class RoPESinkhorn(PullBack):
         num_neighbours: int = 5,
         weights: Literal["uniform", "distance"] = "uniform",
         grid: Sequence[float] = (0.01, 0.03, 0.1, 0.3, 1.0),
+        matched: Matched = "fresh",
     ) -> None:
-        super().__init__(num_neighbours, weights)
+        super().__init__(num_neighbours, weights, matched)
         self.epsilon = epsilon
         self.grid = grid
 

@@ -1,14 +1,15 @@
 """Ours beside the paper's: numbers with intervals, and what follows from them.
 
-The rule. Let h be half the width of our 95 % interval. The paper's figure has noise of its
-own: what it prints itself, else ours, had we had its number of test cases, which is
-sqrt(m) h where we have m times as many. So the two may differ by sqrt(1 + m) h, and by as
-much as the paper rounds. Within that it is **reproduced**. Beyond, it is **better** if the
-method does better than the paper says, else **not reproduced**. Agreement means nothing
-where noise hides half of the effect: if a share of the gap could differ from the
-paper's by more than 50 points, and by more than half of it, and still agree, it is **too
-noisy**. A figure of ours without a finite interval has no verdict; the same holds where
-there is no gap to close.
+The rule. The paper's figure is **reproduced** if it lies within our 95 % interval, widened
+only by noise that the paper prints itself and by as much as it rounds. Outside, ours is
+**better** if the method does better than the paper says, else **not reproduced**. A figure
+that nearly anything would agree with is not reproduced by agreeing: each has a largest
+half-width with which agreement says something. It is half of what the figure is about: of
+the gap from NPE to oracle, or of its distance from NPE where that is larger; 50 points of a
+share, or half of it, are the same in other units. A wider interval that holds the paper's
+figure is **too noisy**, and the number of observations that would settle it follows from
+the present half-width. A figure of ours without a finite interval has no verdict; the same
+holds where there is no gap to close.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ma_sbi.metrics import GapClosed
 from ma_sbi_bench.paper.printed import Printed
 
 __all__ = [
+    "COARSEST_SHARE",
     "Compared",
     "Line",
     "Verdict",
@@ -38,7 +40,7 @@ __all__ = [
 ]
 
 Verdict = Literal["reproduced", "better", "not reproduced", "too noisy", ""]
-# Shares that differ by less, in points, count as equal.
+# A share of the gap, in points, with half-widths up to which agreement says something.
 COARSEST_SHARE = 50.0
 
 
@@ -55,9 +57,12 @@ class Compared:
         better: Which direction is good; empty if neither.
         digits: Decimals that the paper gives.
         reason: Why our value is blank, in words.
-        coarsest: Largest difference that counts as none, however large the noise.
-        more_cases: How many times the paper's number of test cases is behind ours.
+        coarsest: Largest half-width with which agreement says something; NaN if nobody
+            knows, and then there is no verdict.
         paper_half: Half the width of the paper's own interval; None if it prints none.
+        alike: Differences up to this are none, for what the figure is used for.
+        num: How many independent cases the interval comes from; 0 if it is not known.
+        unit: What one of them is.
     """
 
     value: float
@@ -69,8 +74,10 @@ class Compared:
     digits: int = 3
     reason: str = ""
     coarsest: float = math.inf
-    more_cases: float = 1.0
     paper_half: float | None = None
+    alike: float = 0.0
+    num: int = 0
+    unit: str = "observations"
 
     @property
     def difference(self) -> float:
@@ -78,23 +85,38 @@ class Compared:
         return math.nan if self.paper is None else self.value - self.paper
 
     @property
+    def half(self) -> float:
+        """Half the width of our interval."""
+        return (self.high - self.low) / 2
+
+    @property
     def tolerance(self) -> float:
-        """Largest difference that noise and rounding explain."""
-        ours = (self.high - self.low) / 2
-        papers = self.paper_half
-        if papers is None:
-            papers = math.sqrt(self.more_cases) * ours
-        return math.hypot(ours, papers) + 0.5 * 10.0**-self.digits
+        """Largest difference, on the paper's side, that noise and rounding explain."""
+        above = self.difference < 0
+        ours = max(self.high - self.value if above else self.value - self.low, 0.0)
+        noise = math.hypot(ours, self.paper_half or 0.0)
+        return max(noise + 0.5 * 10.0**-self.digits, self.alike)
 
     @property
     def verdict(self) -> Verdict:
         """Whether ours agrees with the paper's, by the rule of this module."""
-        if not (math.isfinite(self.difference) and math.isfinite(self.tolerance)):
+        known = (self.difference, self.half, self.tolerance)
+        if not all(map(math.isfinite, known)) or math.isnan(self.coarsest):
             return ""
         if abs(self.difference) <= self.tolerance:
-            return "reproduced" if self.tolerance <= self.coarsest else "too noisy"
+            noise = math.hypot(self.half, self.paper_half or 0.0)
+            return "reproduced" if noise <= self.coarsest else "too noisy"
         good = {"lower": -1, "higher": 1, "": 0}[self.better]
         return "better" if good * self.difference > 0 else "not reproduced"
+
+    @property
+    def needed(self) -> int | None:
+        """How many cases would settle what is too noisy; None where none would."""
+        papers = self.paper_half or 0.0
+        if self.verdict != "too noisy" or not self.num or papers >= self.coarsest:
+            return None
+        settling = math.sqrt(self.coarsest**2 - papers**2)
+        return math.ceil(self.num * (self.half / settling) ** 2)
 
 
 @dataclass(frozen=True)
@@ -109,6 +131,9 @@ class Line:
         log_score: Mean log density of the true parameters, higher is better.
         metric: Name of the metric, for the head of its column.
         note: A remark.
+        figure: What of the paper stands beside it, the same wherever it stands; empty if it
+            stands nowhere else.
+        derived: Whether the paper does not print it, but what it follows from.
         judged: Which of the numbers the verdict rests on; None if there is no verdict.
         verdict: Whether it agrees with the paper's.
     """
@@ -120,22 +145,26 @@ class Line:
     log_score: Compared | None = None
     metric: str = ""
     note: str = ""
+    figure: tuple[str, ...] = ()
+    derived: bool = False
     judged: Compared | None = field(init=False)
     verdict: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
         """Judge by the share of the gap where the paper gives one, else by the metric.
 
-        Harm in shares is small where the gap is wide: less of it than the paper's is judged
-        by the metric, where there is one.
+        Where there is a metric, it decides what a share cannot: one that is too noisy, and
+        harm, of which a share is small where the gap is wide.
         """
         share, metric = (
             one if one is not None and one.verdict else None
             for one in (self.closed, self.raw)
         )
         judged = share or metric
-        if share is not None and share.verdict == "better" and (share.paper or 0.0) < 0:
-            judged = metric or share
+        if share is not None and metric is not None:
+            undecided = share.verdict == "too noisy" and metric.verdict != "too noisy"
+            less_harm = share.verdict == "better" and (share.paper or 0.0) < 0
+            judged = metric if undecided or less_harm else share
         object.__setattr__(self, "judged", judged)
         object.__setattr__(self, "verdict", judged.verdict if judged else "")
 
@@ -150,17 +179,23 @@ def estimate(values: np.ndarray | Sequence[float], **known: Any) -> Compared:
     """
     values = np.atleast_2d(np.asarray(values, dtype=float))
     mean = float(values.mean()) if values.size else math.nan
-    margins = [values.mean(axis=axis) for axis in (0, 1) if values.size]
-    margins = [one for one in margins if len(one) > 1]
+    margins = {
+        unit: values.mean(axis=axis)
+        for axis, unit in enumerate(("observations", "seeds"))
+        if values.size and values.shape[1 - axis] > 1
+    }
     if not margins or not np.isfinite(values).all():
         return Compared(mean, **known)
-    variances = np.array([one.var(ddof=1) / len(one) for one in margins])
-    freedoms = np.array([len(one) - 1 for one in margins])
-    variance = float(variances.sum())
+    variances = {unit: one.var(ddof=1) / len(one) for unit, one in margins.items()}
+    variance = float(sum(variances.values()))
     # Welch and Satterthwaite's: two seeds cost little where seeds hardly matter.
-    freedom = variance**2 / (variances**2 / freedoms).sum() if variance else 1.0
+    freedoms = [variances[unit] ** 2 / (len(margins[unit]) - 1) for unit in margins]
+    freedom = variance**2 / sum(freedoms) if variance else 1.0
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
-    return Compared(mean, mean - half, mean + half, **known)
+    # More of what most of the noise comes from would narrow it.
+    unit = max(variances, key=variances.__getitem__)
+    sampled: dict[str, Any] = {"num": len(margins[unit]), "unit": unit}
+    return Compared(mean, mean - half, mean + half, **(sampled | known))
 
 
 def mean_over_seeds(
@@ -204,23 +239,30 @@ def beside(figure: Printed | None, digits: int = 3) -> dict[str, Any]:
 
 def closed_share(
     closed: GapClosed,
-    paper: float | None = None,
+    paper: Printed | None = None,
     implied: float | None = None,
-    more_cases: float = 1.0,
     better: Literal["higher", ""] = "higher",
+    **known: Any,
 ) -> Compared:
-    """Turn a share of a gap into per cent beside the paper's."""
+    """Turn a share of a gap into per cent beside the paper's.
+
+    Args:
+        closed: Ours.
+        paper: The paper's, in per cent.
+        implied: What its raw values imply.
+        better: Whether more of it is better.
+        **known: Other attributes of :class:`Compared`.
+    """
     return Compared(
         100 * closed.value,
         100 * closed.low,
         100 * closed.high,
-        paper=paper,
         implied=implied,
         better=better,
-        digits=0 if paper is None or float(paper).is_integer() else 1,
         reason=closed.reason,
-        coarsest=max(COARSEST_SHARE, abs(paper or 0.0) / 2),
-        more_cases=more_cases,
+        coarsest=max(COARSEST_SHARE, abs(paper.value) / 2 if paper else 0.0),
+        **beside(paper, digits=0),
+        **known,
     )
 
 

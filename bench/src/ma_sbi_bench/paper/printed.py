@@ -7,9 +7,13 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-__all__ = ["Printed", "printed", "read_printed"]
+__all__ = ["Printed", "paper_row", "printed", "printed_beside", "read_printed"]
 
 KEY_COLUMNS = ("table", "metric", "task", "backbone", "method", "axis")
+
+
+# The paper's text allows two readings of these rows; its figures stand beside one of them.
+READ_AS = {"rope_emd": "rope_emd_aligned", "rope_sinkhorn": "rope_sinkhorn_aligned"}
 
 
 class Printed(NamedTuple):
@@ -22,6 +26,11 @@ class Printed(NamedTuple):
 
     value: float
     digits: int
+
+    def agrees(self, other: Printed) -> bool:
+        """Whether one is the other, rounded to fewer digits."""
+        rounding = 0.5 * 10.0 ** -min(self.digits, other.digits)
+        return abs(self.value - other.value) <= rounding * (1 + 1e-9)
 
 
 def printed(
@@ -45,6 +54,38 @@ def printed(
     """
     at = axis if isinstance(axis, str) else f"{axis:g}"
     return _paper().get((table, metric, task, backbone, method, at))
+
+
+def paper_row(method: str) -> str:
+    """Name the row of the paper whose figures stand beside a row of ours.
+
+    Args:
+        method: Label of our row.
+
+    Returns:
+        Its name in ``paper.csv``, mostly the same; empty if it is another reading of a row
+        whose figures stand elsewhere.
+
+    Example:
+        >>> paper_row("rope_emd_aligned"), paper_row("rope_emd"), paper_row("npe")
+        ('rope_emd', '', 'npe')
+    """
+    if method in READ_AS:
+        return ""
+    return next((row for row, ours in READ_AS.items() if ours == method), method)
+
+
+def printed_beside(table: str, metric: str, *, method: str, **where: str) -> Printed | None:
+    """Look up the number that stands beside a row of ours.
+
+    Args:
+        table: Name of the experiment.
+        metric: What is printed.
+        method: Label of our row.
+        **where: The other labels of :func:`printed`.
+    """
+    row = paper_row(method)
+    return printed(table, metric, method=row, **where) if row else None
 
 
 def read_printed(text: str) -> dict[tuple[str, ...], Printed]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -117,6 +117,8 @@ class RealExperiment(Experiment):
         prepare: Makes the study of a world.
         measure: Scores a method on every case.
         describe: Computes ``about``.
+        of_data: What is computed of every case from the data alone, by the name of its cell
+            and metric.
     """
 
     name: str
@@ -140,6 +142,7 @@ class RealExperiment(Experiment):
     prepare: Callable[[Mapping[str, Any], int, Models], Any]
     measure: Callable[[Any, Cell], list[Measurement]]
     describe: Callable[[Any, Cell], dict[str, list[int]]]
+    of_data: Mapping[str, Callable[[Cell], Sequence[float]]] = field(default_factory=dict)
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List every method, and the residuals, on every task."""
@@ -148,7 +151,7 @@ class RealExperiment(Experiment):
             self.cell(method, task=task, backbone="maf", seed=seed, settings=settings)
             for seed in budget.seeds_of()
             for task in tasks
-            for method in (*self.methods, PREFLIGHT)
+            for method in (*self.methods, PREFLIGHT, *self.of_data)
             if (settings := self.settings(budget, task, method, seed)) is not None
         ]
 
@@ -158,10 +161,12 @@ class RealExperiment(Experiment):
 
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
         """Name the posterior of a case."""
-        return (backbone_of(cell),)
+        return () if cell.method in self.of_data else (backbone_of(cell),)
 
     def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Score a method on every case, or measure the residuals."""
+        if cell.method in self.of_data:
+            return [Measurement(cell.method, tuple(self.of_data[cell.method](cell)))]
         world = json.dumps(self.world(cell), sort_keys=True)
         study = _prepared(self.prepare, world, cell.seed, str(models.folder))
         if cell.method == PREFLIGHT:
@@ -194,6 +199,13 @@ class RealExperiment(Experiment):
                 | {name: found[name] for name in self.methods if name in found}
             )
         return tables
+
+    def means_of_data(self, rows: pd.DataFrame, name: str) -> dict[str, np.ndarray]:
+        """Give what ``of_data`` computed of every case, by task; a mean over seeds."""
+        return {
+            str(task): np.mean(np.stack(part["values"].tolist()), axis=0)
+            for task, part in rows[rows["metric"] == name].groupby("task", sort=False)
+        }
 
     def gain(
         self, losses: pd.DataFrame, over: str | None, method: str | None

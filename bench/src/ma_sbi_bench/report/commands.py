@@ -12,10 +12,12 @@ from shlex import quote
 from tempfile import TemporaryFile
 
 import pandas as pd
+import torch
 import typer
 from joblib import cpu_count
 
 from ma_sbi.display.text import printable
+from ma_sbi.posteriors.unconstrained import default_device
 from ma_sbi.writing import check_output
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
@@ -50,6 +52,7 @@ def prepare(
     results: Path | None = None,
     *,
     fresh: bool = False,
+    device: str = "cpu",
 ) -> Reproduction:
     """Find the experiments and where their numbers are kept.
 
@@ -59,6 +62,7 @@ def prepare(
         out: Folder of finished cells.
         results: Folder of committed rows; ``bench/results`` if None and there is one.
         fresh: Whether to ignore committed rows.
+        device: Where posteriors are trained, and diffusion models drawn from.
 
     Raises:
         ValueError: If an experiment or a folder is not there.
@@ -74,7 +78,7 @@ def prepare(
     if results is None and not fresh and RESULTS.is_dir():
         results = RESULTS
     experiments = [one for name, one in EXPERIMENTS.items() if every or name in wanted]
-    found = Reproduction(experiments, budget, out, results)
+    found = Reproduction(experiments, budget, out, results, device)
     _ = found.store.committed  # so that a broken file is refused before any work
     return found
 
@@ -87,6 +91,7 @@ def check(asked: Reproduction, num_workers: int | None, scheduler: str | None) -
     """
     if num_workers is not None and scheduler is not None:
         raise ValueError("--workers are processes of this machine: not with --scheduler")
+    _check_device(asked.device, here=scheduler is None)
     try:
         asked.out.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=asked.out):
@@ -98,6 +103,17 @@ def check(asked: Reproduction, num_workers: int | None, scheduler: str | None) -
         with connect(scheduler, extra="ma-sbi-bench[cluster]") as client:
             if not client.scheduler_info()["workers"]:
                 _say(f"The scheduler at {scheduler} has no workers yet.", err=True)
+
+
+def _check_device(name: str, *, here: bool) -> None:
+    """See that torch knows a device, and that this machine has it if the work is here."""
+    device = default_device(name)
+    try:
+        if here:
+            torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"--device {name} cannot be used here: {reason}") from error
 
 
 def describe() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from ma_sbi.writing import write_text, written_whole
 from ma_sbi_bench.report.contents import RULE, Block, Drawn, Report
 from ma_sbi_bench.report.tables import Table
 
-__all__ = ["write_markdown"]
+__all__ = ["make_pages", "write_markdown"]
 
 OWN = "own_method"
 STYLE: Any = {"axes.spines.top": False, "axes.spines.right": False}
@@ -30,19 +30,33 @@ def write_markdown(report: Report, path: Path) -> None:
         path: File of the page of claims. Of ``results.md`` the other pages are
             ``results/<experiment>.md``, and the figures ``results/figures/*.png``.
     """
+    (path.with_suffix("") / "figures").mkdir(parents=True, exist_ok=True)
+    for file, text in make_pages(report, path):
+        write_text(file, text)
+
+
+def make_pages(
+    report: Report, path: Path, *, figures: bool = True
+) -> Iterator[tuple[Path, str]]:
+    """Make the text of every page, by its file.
+
+    Args:
+        report: The report.
+        path: File of the page of claims.
+        figures: Whether to draw figures, into their files, and to refer to them.
+    """
     folder = path.with_suffix("")
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
     back = f"[All results](../{path.name})"
     names = [section.experiment.name for section in report.shown]
     for section, name in zip(report.shown, names, strict=True):
         with mpl.rc_context(STYLE):
-            parts = [_block(one, folder) for one in section.blocks()]
-        _write(folder / f"{name}.md", report.heading(section), [*parts, back])
+            parts = [_block(one, folder) for one in section.blocks(figures=figures)]
+        yield folder / f"{name}.md", _page(report.heading(section), [*parts, back])
     links = {one.experiment.title: f"{one.experiment.name}.md" for one in report.shown}
     below = {title: f"{folder.name}/{page}" for title, page in links.items()}
     own, own_link = report.own_rows, ""
     if own.rows:
-        _write(folder / f"{OWN}.md", own.title, [_table(own, links), back])
+        yield folder / f"{OWN}.md", _page(own.title, [_table(own, links), back])
         own_link = f"[{own.title}: all its figures]({folder.name}/{OWN}.md)"
         names.append(OWN)
     parts = [
@@ -58,12 +72,11 @@ def write_markdown(report: Report, path: Path) -> None:
             ["```{toctree}\n:hidden:\n", *(f"{folder.name}/{n}" for n in names), "```"]
         ),
     ]
-    _write(path, report.title, parts)
+    yield path, _page(report.title, parts)
 
 
-def _write(path: Path, title: str, parts: list[str]) -> None:
-    text = "\n\n".join([f"# {_plain(title)}", *filter(None, parts)])
-    write_text(path, f"{text}\n")
+def _page(title: str, parts: list[str]) -> str:
+    return "\n\n".join([f"# {_plain(title)}", *filter(None, parts)]) + "\n"
 
 
 def _block(block: Block, folder: Path, links: Mapping[str, str] | None = None) -> str:

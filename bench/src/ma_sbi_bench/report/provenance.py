@@ -8,7 +8,17 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["Provenance", "counts_in_words", "duration", "sample_counts", "trace"]
+from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.trials.run import CELL_PARTS, SECONDS
+
+__all__ = [
+    "Provenance",
+    "counts_in_words",
+    "duration",
+    "sample_counts",
+    "seconds_of_parts",
+    "trace",
+]
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,8 @@ class Provenance:
         """All of it in words."""
         return {
             "Cells finished": f"{self.num_finished} of {self.num_cells}",
-            "Time of all cells": f"{duration(self.seconds)}, without training posteriors",
+            "Time of all cells": f"{duration(self.seconds)}, without training posteriors"
+            + _hours_of_paper(),
             "Commits (+: changed since)": ", ".join(self.commits) or "unknown",
             "Versions": "; ".join(
                 f"{name} {' and '.join(some)}" for name, some in self.versions.items()
@@ -80,7 +91,18 @@ def sample_counts(rows: pd.DataFrame) -> dict[str, tuple[int, ...]]:
         for one in rows["settings"]
     )
     seeds = {"seeds": (int(rows["seed"].nunique()),)}
-    return seeds | _values_by_name([*calibration, *settings])
+    # By name: the order of settings differs between files of cells and committed rows.
+    others = sorted(_values_by_name(settings).items())
+    return seeds | _values_by_name(calibration) | dict(others)
+
+
+def seconds_of_parts(rows: pd.DataFrame) -> dict[str, float]:
+    """Add up the processor's seconds of each part, over the trials that say so."""
+    recipe = ", ".join(CELL_PARTS)
+    timed = rows[(rows["metric"] == SECONDS) & (rows["recipe"] == recipe)]
+    return {
+        part: sum(one[i] for one in timed["values"]) for i, part in enumerate(CELL_PARTS)
+    }
 
 
 def counts_in_words(counts: Mapping[str, Sequence[int]], most: int = 6) -> str:
@@ -92,6 +114,11 @@ def counts_in_words(counts: Mapping[str, Sequence[int]], most: int = 6) -> str:
             text = f"{values[0]:,} to {values[-1]:,}"
         said.append(f"{name.replace('_', ' ')} {text}")
     return "; ".join(said)
+
+
+def _hours_of_paper() -> str:
+    hours = printed("compute", "cpu_hours", method="all")
+    return f"; the paper's whole project took about {hours.value:.0f} h" if hours else ""
 
 
 def duration(seconds: float) -> str:

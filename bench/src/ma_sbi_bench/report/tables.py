@@ -83,6 +83,7 @@ def _columns(lines: Sequence[Line]) -> Iterator[tuple[Column, Fill]]:
     yield from _compared(metric or "metric", lambda line: line.raw)
     yield from _compared("gap closed", lambda line: line.closed)
     yield Column("difference", numeric=True), _difference
+    yield Column("would settle it"), _needed
     yield from _compared("log score", lambda line: line.log_score, "log score [95 %]")
     yield Column("note"), lambda line: words(line.note)
 
@@ -140,6 +141,18 @@ def _ours(line: Line, one: Compared | None) -> Entry:
 
 def _with_unit(line: Line, one: Compared, value: float) -> str:
     return _number(line, one, value) + (" %" if one is line.closed else "")
+
+
+def _needed(line: Line) -> Entry:
+    """Show how many cases would settle what is too noisy, with two digits."""
+    one = line.judged
+    if one is None or line.verdict != "too noisy":
+        return Entry()
+    if one.needed is None:
+        return words("more than the paper's own noise allows" if one.paper_half else "")
+    step = 10 ** max(0, len(str(one.needed)) - 2)
+    about = step * math.ceil(one.needed / step)
+    return Entry(f"{about:,} {one.unit}, not {one.num}", one.needed)
 
 
 def _difference(line: Line) -> Entry:

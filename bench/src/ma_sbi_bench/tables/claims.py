@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NoReturn
 
-from ma_sbi_bench.paper.comparing import Compared, Line, exactly
+from ma_sbi_bench.paper.comparing import Compared, Line, Verdict, exactly
 
 __all__ = [
+    "BY_VERDICT",
     "RULES",
     "Claim",
     "Criterion",
@@ -76,15 +77,20 @@ class Lines:
         self._lines = lines
 
     def some(self, table: str = "", **labels: str | float) -> list[Line]:
-        """Find lines by a part of the table's title and by labels.
+        """Find lines by the table's title, or a part of it, and by labels.
+
+        Args:
+            table: The title; a part of it, if no table has it for its title.
+            **labels: Labels of the line.
 
         Raises:
             Unfinished: If there is none.
         """
+        whole = any(line.table == table for line in self._lines)
         found = [
             line
             for line in self._lines
-            if table in line.table
+            if (line.table == table if whole else table in line.table)
             and all(line.labels.get(name) == label for name, label in labels.items())
         ]
         return found or missing()
@@ -131,14 +137,14 @@ def within(number: Compared, limit: float) -> Outcome:
     return "fails" if number.low > limit or number.high < -limit else "open"
 
 
-def by_verdict(number: Compared) -> Outcome:
-    """Take the verdict on a figure for the claim."""
-    outcomes: dict[str, Outcome] = {
+def by_verdict(verdict: Verdict) -> Outcome:
+    """Take the verdict on a line for the claim."""
+    outcomes: dict[Verdict, Outcome] = {
         "reproduced": "holds",
         "better": "holds",
         "not reproduced": "fails",
     }
-    return outcomes.get(number.verdict, "open")
+    return outcomes.get(verdict, "open")
 
 
 def difference(first: Compared, second: Compared) -> Compared:
@@ -148,11 +154,12 @@ def difference(first: Compared, second: Compared) -> Compared:
     return Compared(value, value - half, value + half)
 
 
+BY_VERDICT = "by_verdict"
+"""The rule that takes the verdict on a line, whatever its limit."""
 RULES: dict[str, Callable[[Compared, float], Outcome]] = {
     "at_least": at_least,
     "at_most": at_most,
     "within": within,
-    "by_verdict": lambda number, limit: by_verdict(number),
 }
 """Rules on a number and a limit."""
 
@@ -169,6 +176,7 @@ class Criterion:
         table: A part of the table's title.
         labels: Labels of the line.
         against: Labels in which the other line differs; None is a label it need not have.
+        beside: Labels in which a line differs that is shown, and judged by nothing.
         shown: Template of what is said of the numbers.
     """
 
@@ -178,6 +186,7 @@ class Criterion:
     table: str = ""
     labels: Labels = field(default_factory=dict)
     against: Mapping[str, str | float | None] = field(default_factory=dict)
+    beside: Labels = field(default_factory=dict)
     shown: str = ""
 
     @classmethod
@@ -194,6 +203,10 @@ class Criterion:
         if self.figure != "share" and math.isnan(one.value):
             return "not run", one.reason
         said = {"share": percent(one), "note": lines.one(self.table, self.labels).note}
+        if self.beside:
+            said["beside_share"] = percent(
+                self._number(lines, {**self.labels, **self.beside})
+            )
         shown = self.shown or "{share}"
         if self.against:
             both = {**self.labels, **self.against}
@@ -204,6 +217,8 @@ class Criterion:
             link = "and" if self.rule == "within" else "against"
             shown = self.shown or f"{{share}} {link} {{other_share}}"
         words = shown.format(one=one, judged=judged, **said)
+        if self.rule == BY_VERDICT:
+            return by_verdict(lines.one(self.table, self.labels).verdict), words
         return RULES[self.rule](judged, self.limit), words
 
     def _number(self, lines: Lines, labels: Labels) -> Compared:

@@ -13,7 +13,7 @@ from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models, fit_backbone
 from ma_sbi_bench.paper.comparing import Compared, Line, beside
-from ma_sbi_bench.paper.printed import printed
+from ma_sbi_bench.paper.printed import printed_beside
 from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.trials.cells import trial_cell
 from ma_sbi_bench.trials.run import backbone_of, make_method, materials_of
@@ -23,7 +23,7 @@ __all__ = ["Compute", "lines"]
 
 TASK, BACKBONE = "slcp", "ddpm"
 TRAINING = "training"
-TIMED = ("npe", "rope_emd", "ma_sbi_paper", "ma_sbi")
+TIMED = ("npe", "rope_emd", "rope_emd_aligned", "ma_sbi_paper", "ma_sbi")
 PHASES = {
     "training": "training the base posterior",
     "fit": "calibration fit",
@@ -91,7 +91,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
             seconds[method, "total"] = training + fit + 12 * one_case
     made = []
     for (method, phase), value in seconds.items():
-        paper = printed("compute", phase, method=method)
+        paper = printed_beside("compute", phase, method=method)
         raw = Compared(value, **beside(paper) | {"digits": 1})
         labels = {"phase": PHASES[phase], "method": method}
         made.append(Line("Seconds", labels, raw, metric="seconds"))

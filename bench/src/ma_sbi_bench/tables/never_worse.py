@@ -34,7 +34,7 @@ from ma_sbi_bench.methods import (
 from ma_sbi_bench.paper.words import named
 from ma_sbi_bench.tasks import Task, get_task
 from ma_sbi_bench.trials.conditions import CONDITIONS, Condition, draw_world
-from ma_sbi_bench.trials.run import SIMULATORS, backbone_of, exact_log_score
+from ma_sbi_bench.trials.run import SIMULATORS, backbone_of, density_of, exact_log_score
 from ma_sbi_bench.trials.world import World
 
 __all__ = ["DEFAULT", "LEVELS", "WITHOUT_DENSITY", "WORLDS", "NeverWorse", "coverage"]
@@ -69,9 +69,8 @@ EXACT_IF_CERTAIN = ("slcp", "sir_delay")
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels of the central intervals whose coverage is measured."""
 MOST_SIMULATIONS = 20_000
-# A quick run has the condition with the fastest fits, and densities hardly trained.
+# A quick run has the condition with the fastest fits.
 QUICK_CONDITIONS = ("20 triples",)
-QUICK_EPOCHS = 5
 # Candidates of so many rows are scored together, to bound the memory: on SIR each candidate
 # of a row may be a matrix of 154 x 154.
 ROWS_AT_ONCE = 20
@@ -126,7 +125,9 @@ class NeverWorse(Experiment):
         if cell.backbone == EXACT_PARTS:
             return ()
         known = backbone_of(cell)
-        return (known, density_of(cell)) if cell.method == DEFAULT else (known,)
+        if cell.method != DEFAULT:
+            return (known,)
+        return known, density_of(cell, MOST_SIMULATIONS)
 
     def cost(self, cell: Cell) -> float:
         """Guess seconds: Bayes' rule is slow, then what is fitted to many columns."""
@@ -174,14 +175,6 @@ def nnpe_of(cell: Cell) -> Backbone:
     known = backbone_of(cell)
     num = min(known.num_simulations, MOST_SIMULATIONS)
     return replace(known, kind="nnpe", num_simulations=num)
-
-
-def density_of(cell: Cell) -> Backbone:
-    """Name the density of the simulations that the posterior of a cell was trained on."""
-    options = {"most_simulations": MOST_SIMULATIONS}
-    if cell.settings["training"]:
-        options["max_epochs"] = QUICK_EPOCHS
-    return replace(backbone_of(cell), kind="density", options=options)
 
 
 def coverage(draws: Tensor, theta: Tensor) -> Tensor:
@@ -254,7 +247,9 @@ def _fits(cell: Cell, task: Task, models: Models) -> Callable[[World, int], Meth
         options["encoder"] = HashEncoder()
     if cell.method == DEFAULT:
         options["density"] = (
-            ExactDensity(task) if exact else models.posterior(density_of(cell))
+            ExactDensity(task)
+            if exact
+            else models.posterior(density_of(cell, MOST_SIMULATIONS))
         )
 
     def fit(world: World, seed: int) -> Method:

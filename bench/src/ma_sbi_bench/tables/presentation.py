@@ -19,6 +19,7 @@ from ma_sbi_bench.tables import (
     compute,
     exclusion,
     never_worse_lines,
+    recovered_shift,
     sharpness,
     structural,
     theorem_1,
@@ -58,6 +59,7 @@ def _schematic(rows: pd.DataFrame) -> Figures:
 OTHERS = {
     "schematic": Presentation(figures=_schematic),
     "theorem_1": Presentation(theorem_1.lines),
+    "recovered_shift": Presentation(recovered_shift.lines),
     "sharpness": Presentation(sharpness.lines, sharpness.figures),
     "channels": Presentation(channels.lines, channels.figures),
     "exclusion": Presentation(exclusion.lines),

@@ -19,6 +19,7 @@ from ma_sbi_bench.tables.channels import Channels
 from ma_sbi_bench.tables.compute import Compute
 from ma_sbi_bench.tables.exclusion import ExclusionTable
 from ma_sbi_bench.tables.never_worse import NeverWorse
+from ma_sbi_bench.tables.recovered_shift import RecoveredShift
 from ma_sbi_bench.tables.sharpness import Sharpness
 from ma_sbi_bench.tables.structural import Structural
 from ma_sbi_bench.tables.theorem_1 import Theorem1
@@ -48,6 +49,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Schematic(),
         compared.MAIN_RESULTS,
         compared.HIDE_CALIBRATION,
+        RecoveredShift(),
         sweeps.ROPE_SWEEPS,
         compared.BACKBONE_ABLATION,
         compared.POSTERIORS,

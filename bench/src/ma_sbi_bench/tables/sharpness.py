@@ -29,7 +29,7 @@ from ma_sbi_bench.theory import ModalDeparture
 
 __all__ = ["Sharpness", "figures", "lines"]
 
-# All have variance 1.
+# All have variance 1, at scale 1.
 LAWS: dict[str, dict[str, Any]] = {
     "Rademacher": {"modes": [-1.0, 1.0]},
     "bimodal": {"modes": [-0.9, 0.9], "width": math.sqrt(0.19)},
@@ -45,6 +45,18 @@ LAWS: dict[str, dict[str, Any]] = {
     },
 }
 RHOS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
+# The noise of the context has deviation 1 at any scale, so ratios depend on it. The paper
+# does not give its own; with two points, its largest ratio is that of 0.33.
+SCALES = (0.1, 0.2, 0.33, 0.4, 0.5, 2.0, 4.0)
+PAPER_SCALE = 0.33
+# At that scale, a law whose rarest mode is rarer than those of LAWS: the smallest ratio
+# depends on it, and the paper gives no probabilities.
+RARER_LAWS: dict[str, dict[str, Any]] = {
+    "asymmetric, 0.02": {
+        "modes": [0.0, 1 / math.sqrt(0.02 * 0.98)],
+        "probabilities": [0.98, 0.02],
+    },
+}
 # The paper's sweep begins here, and says between what its ratios lie.
 LEAST_RHO = 0.3
 ENDS = {"smallest": min, "largest": max}
@@ -52,6 +64,7 @@ RARE = 1e-4
 
 EXACT = "Ratio with the exact information"
 ESTIMATED = "Ratio with the information estimated by neighbours"
+SCALED = "Ratio at other scales of the departure, exact"
 OTHERS = "Other couplings, and the variance in place of the proxy"
 RATIO = "sharpness", "ratio"
 
@@ -62,8 +75,8 @@ class Sharpness(Experiment):
     name, title, place, note = named("sharpness").values()
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
-        """List one cell for each law of the departure."""
-        return [
+        """List one cell for each law of the departure, and for each of its scales."""
+        usual = [
             self.cell(
                 name,
                 seed=seed,
@@ -76,12 +89,24 @@ class Sharpness(Experiment):
             for name, law in LAWS.items()
             for seed in budget.seeds_of()
         ]
+        if budget.quick:
+            return usual
+        scaled = [(scale, *one) for one in LAWS.items() for scale in SCALES]
+        scaled += [(PAPER_SCALE, *one) for one in RARER_LAWS.items()]
+        return usual + [
+            self.cell(name, settings={**law, "rhos": list(RHOS), "scale": scale})
+            for scale, name, law in scaled
+        ]
 
     def run(self, cell: Cell, models: Models) -> Sequence[Measurement]:
         """Compute both sides of the inequality for every coupling."""
         known = ("modes", "probabilities", "width")
         law = ModalDeparture(**{k: cell.settings[k] for k in known if k in cell.settings})
-        rhos, num_draws = cell.settings["rhos"], cell.settings["draws"]
+        rhos = cell.settings["rhos"]
+        if "scale" in cell.settings:
+            law = _scaled(law, cell.settings["scale"])
+            return [Measurement("ratio", tuple(law.couple(rho).ratio for rho in rhos))]
+        num_draws = cell.settings["draws"]
         exact = [law.couple(rho) for rho in rhos]
         seen = [_estimate_information(law, rho, num_draws, cell.seed) for rho in rhos]
         measured = [
@@ -101,13 +126,15 @@ class Sharpness(Experiment):
 
 def lines(rows: pd.DataFrame) -> Sequence[Line]:
     """Make a line for each law and coupling, and for the ends of their range."""
-    laws = _by_law(rows)
+    at_scale_one, scaled = _split(rows)
+    laws = _by_law(at_scale_one)
     exact, estimated = {}, {}
     for law, (rhos, found) in laws.items():
         for i, rho in enumerate(rhos):
             exact[law, rho] = exactly(found["ratio"][i])
             estimated[law, rho] = _with_estimate(found, i)
     made = [*_ratio_lines(EXACT, exact), *_ratio_lines(ESTIMATED, estimated)]
+    made += _scaled_lines(scaled)
     for law, (_, found) in laws.items():
         largest = (found["ratio"] * found["proxy"] / found["variance"]).max()
         others = {"variance for proxy, largest ratio": largest}
@@ -124,11 +151,51 @@ def figures(rows: pd.DataFrame) -> Figures:
     """Draw the ratio against the coupling, one curve for each law."""
     from ma_sbi_bench.plots.theory import plot_sharpness
 
-    if not len(rows):
+    laws = _by_law(_split(rows)[0])
+    if not laws:
         return {}
-    curves = {law: (rhos, found["ratio"]) for law, (rhos, found) in _by_law(rows).items()}
+    curves = {law: (rhos, found["ratio"]) for law, (rhos, found) in laws.items()}
     ratios = [one.value for end in ENDS if (one := printed(*RATIO, axis=end))]
     return {"sharpness": plot_sharpness(curves, [LEAST_RHO, max(RHOS)], ratios)}
+
+
+def _scaled(law: ModalDeparture, scale: float) -> ModalDeparture:
+    return ModalDeparture(scale * law.modes, law.probabilities, scale * law.width)
+
+
+def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Separate the rows of scale 1 from those of other scales."""
+    scaled = np.array(["scale" in settings for settings in rows["settings"]], dtype=bool)
+    return rows[~scaled], rows[scaled]
+
+
+def _scaled_lines(rows: pd.DataFrame) -> list[Line]:
+    """Show, for each scale, the ends of the paper's range and each law at its start."""
+    made = []
+    scales = [settings["scale"] for settings in rows["settings"]]
+    for scale, part in rows.assign(scale=scales).groupby("scale"):
+        ratios = {
+            (str(row["method"]), rho): exactly(ratio)
+            for _, row in part.iterrows()
+            for rho, ratio in zip(row["settings"]["rhos"], row["values"], strict=True)
+        }
+        compared = math.isclose(float(scale), PAPER_SCALE)
+        shown = [
+            *_end_lines(
+                SCALED,
+                {key: one for key, one in ratios.items() if key[0] in LAWS},
+                compared=compared,
+            ),
+            *(
+                Line(SCALED, {"law": law, "rho": rho}, ratio, metric="ratio")
+                for (law, rho), ratio in ratios.items()
+                if rho == LEAST_RHO
+            ),
+        ]
+        made += [
+            replace(one, labels={"scale": float(scale), **one.labels}) for one in shown
+        ]
+    return made
 
 
 def _estimate_information(
@@ -161,6 +228,16 @@ def _with_estimate(found: dict[str, np.ndarray], i: int) -> Compared:
 
 def _ratio_lines(table: str, ratios: dict[tuple[str, float], Compared]) -> list[Line]:
     """Make a line for each ratio, after those of the ends of the paper's range."""
+    return _end_lines(table, ratios) + [
+        Line(table, {"law": law, "rho": rho}, ratio, metric="ratio")
+        for (law, rho), ratio in ratios.items()
+    ]
+
+
+def _end_lines(
+    table: str, ratios: dict[tuple[str, float], Compared], *, compared: bool = False
+) -> list[Line]:
+    """Make a line for each end of the paper's range, beside the paper's if so asked."""
     inside = [
         ratio
         for (_, rho), ratio in ratios.items()
@@ -170,9 +247,10 @@ def _ratio_lines(table: str, ratios: dict[tuple[str, float], Compared]) -> list[
     for end, pick in ENDS.items() if inside else ():
         ratio = pick(inside, key=lambda one: one.value)
         labels = {"law": f"{end} of all", "rho": f"{LEAST_RHO} to {max(RHOS)}"}
-        ratio = replace(ratio, **beside(printed(*RATIO, axis=end)))
+        if compared:
+            # The largest fixes the scale, and the smallest is that of modes that the paper
+            # does not give: no difference says that it is wrong, or right.
+            paper = beside(printed(*RATIO, axis=end))
+            ratio = replace(ratio, coarsest=math.nan, **paper)
         made.append(Line(table, labels, ratio, metric="ratio"))
-    return made + [
-        Line(table, {"law": law, "rho": rho}, ratio, metric="ratio")
-        for (law, rho), ratio in ratios.items()
-    ]
+    return made

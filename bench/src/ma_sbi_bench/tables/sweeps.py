@@ -24,15 +24,17 @@ __all__ = [
 SIZES = (100, 500, 2000)
 FITTED = ("ma_sbi_paper", "ma_sbi")
 
-LEARNED = ("rope_emd", "rope_sinkhorn", *FITTED, "ma_sbi_affine")
+EMD = ("rope_emd", "rope_emd_aligned")
+SINKHORN = ("rope_sinkhorn", "rope_sinkhorn_aligned")
+LEARNED = (*EMD, *SINKHORN, "paired_departures", *FITTED, "ma_sbi_affine")
 # At sizes other than 500, where the paper has them, or where a shift is not enough; on the
 # other tasks 100 rows are all that the closed form needs.
 SWEPT_ON = {
-    "gaussian_linear": ("rope_emd", "ma_sbi_paper"),
-    "slcp": ("rope_emd", "rope_sinkhorn", *FITTED),
-    "two_moons": ("rope_emd", "rope_sinkhorn", "ma_sbi_paper"),
-    "sir_delay": ("rope_emd", *FITTED, "ma_sbi_affine"),
-    "ddm": ("rope_emd", "ma_sbi_paper"),
+    "gaussian_linear": (*EMD, "ma_sbi_paper"),
+    "slcp": (*EMD, *SINKHORN, *FITTED),
+    "two_moons": (*EMD, *SINKHORN, "ma_sbi_paper"),
+    "sir_delay_million": (*EMD, *FITTED, "ma_sbi_affine"),
+    "ddm_small_shifts": (*EMD, "paired_departures", "ma_sbi_paper"),
 }
 
 
@@ -65,7 +67,10 @@ CALIBRATION_SIZE = TrialTable(
     ),
 )
 
-BY_INDEX = ("rope_emd", "index, new row", "index, nearest row", *FITTED)
+BY_INDEX = (
+    *(*EMD, "paired_departures"),
+    *("index, new row", "index, nearest row", *FITTED),
+)
 INDEX_OR_TEXT = TrialTable(
     **named("index_or_text"),
     grid=[
@@ -87,7 +92,11 @@ NOISY_CONTEXT = TrialTable(
         Block(
             [
                 *(
-                    Point((*FITTED, "exact"), {"reliability": p}, quick=p == 0.75)
+                    Point(
+                        (*FITTED, "ma_sbi_default", "exact"),
+                        {"reliability": p},
+                        quick=p == 0.75,
+                    )
                     for p in (0.0, 0.25, 0.5, 0.75)
                 ),
                 # Where texts are right: also what reads none.
@@ -98,7 +107,7 @@ NOISY_CONTEXT = TrialTable(
         )
     ],
     views=[View("SLCP, contexts that are right with probability p", ["p", "I"], axis="p")],
-    order=("prior", "npe", *FITTED, "exact"),
+    order=("prior", "npe", *FITTED, "ma_sbi_default", "exact"),
     curves=Curves(
         ["I"],
         FITTED,
@@ -142,6 +151,7 @@ ROPE_SWEEPS = TrialTable(
         Block(
             [
                 Point(("npe", "ma_sbi", *EXTRA_ROWS, "oracle")),
+                Point((*EMD, "ma_sbi_paper")),  # what the paper calls references
                 *(point for form in ROPE_PAPER for point in _transports(form)),
                 *(
                     Point((form,), {"options": options}, quick=not options)
@@ -198,16 +208,18 @@ SINKHORN_EPSILON = TrialTable(
     **named("sinkhorn_epsilon"),
     grid=[
         Block(
-            _options(
-                "rope_sinkhorn",
-                *({"epsilon": value} for value in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)),
-                beside=("rope_sinkhorn",),
-            ),
+            [
+                Point(("npe", *SINKHORN, *EXTRA_ROWS, "oracle")),
+                *(
+                    Point(SINKHORN, {"options": {"epsilon": value}}, quick=value < 0.1)
+                    for value in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+                ),
+            ],
             backbones=["maf"],
         )
     ],
     views=[View("SLCP", ["epsilon"])],
-    order=("prior", "npe", "rope_sinkhorn"),
+    order=("prior", "npe", *SINKHORN),
     curves=Curves(["epsilon"]),
 )
 
@@ -220,17 +232,18 @@ NNPE_SCALE = TrialTable(
                 "nnpe_isotropic",
                 *({"scale": value} for value in (0.03, 0.1, 1.0, 3.0)),
                 beside=NOISES,
-            )
+            ),
+            ["slcp", "gaussian_linear"],
         )
     ],
-    views=[View("SLCP", ["scale"])],
+    views=[View("SLCP and Gaussian linear", ["task", "scale"])],
     order=("prior", "npe", *NOISES),
     curves=Curves(["scale"], usual={"scale": ("nnpe_isotropic", 0.3)}),
 )
 
 OVER_INTENSITIES = (
     *("prior", "npe", "ma_sbi", "ma_sbi_unseen", "ma_sbi_paper", "ma_sbi_number"),
-    *("ma_sbi_shuffled", "ma_sbi_marginal", "oracle", "exact"),
+    *("ma_sbi_default", "ma_sbi_shuffled", "ma_sbi_marginal", "oracle", "exact"),
 )
 CONTINUOUS_CONTEXT = TrialTable(
     **named("continuous_context"),

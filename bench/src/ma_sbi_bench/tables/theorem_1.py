@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
@@ -34,6 +35,7 @@ QUANTITIES = {
     "information": "I in nats",
     "fitted": "reduction, corrector fitted to the draws",
     "known": "reduction, E[delta | z] known",
+    "simulated": "reduction, simulated",
     "reduction": "reduction, closed form",
     "exact_bound": "exact bound",
     "linear_bound": "linear bound",
@@ -45,6 +47,7 @@ class Theorem1(Experiment):
     """Draws of departure and context at four patterns of canonical correlations."""
 
     name, title, place, note = named("theorem_1").values()
+    version = 2
 
     def cells(self, budget: Budget) -> Sequence[Cell]:
         """List one cell for each pattern of correlations."""
@@ -82,7 +85,25 @@ class Theorem1(Experiment):
                 Measurement(name, _means(world.gains(delta, shift)), num_draws=num_draws)
                 for name, shift in predicted.items()
             ),
+            Measurement(
+                "simulated",
+                _means(_simulated(world, rho, num_draws, coefficients, cell.seed)),
+                num_draws=num_draws,
+            ),
         ]
+
+
+def _simulated(
+    world: GaussianWorld, rho: np.ndarray, num_draws: int, fitted: np.ndarray, seed: int
+) -> np.ndarray:
+    """Measure what a fitted corrector gains on draws that it has not seen.
+
+    Nothing of the theorem's proof is used: parameters, data and departures are drawn, and
+    errors of the posterior mean are compared.
+    """
+    delta, z = world.simulate(rho, num_draws, seed=derive(seed, "judged") or 0)
+    theta, y_obs = world.observe(delta, seed=derive(seed, "observed") or 0)
+    return world.reductions(theta, y_obs, z @ fitted)
 
 
 def lines(rows: pd.DataFrame) -> Sequence[Line]:

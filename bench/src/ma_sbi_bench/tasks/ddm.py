@@ -209,13 +209,22 @@ class DDM(_DriftDiffusion, ShiftTask):
 
     Args:
         num_trials: Responses behind each x.
+        shift_scale: Factor on what the regimes add.
         setting: What the context tells.
     """
 
     name = "ddm"
 
-    def __init__(self, num_trials: int = 200, *, setting: Setting = "informative") -> None:
-        named = zip(INSTRUCTIONS, _mean_departures(), strict=True)
+    def __init__(
+        self,
+        num_trials: int = 200,
+        *,
+        shift_scale: float = 1.0,
+        setting: Setting = "informative",
+    ) -> None:
+        if not (math.isfinite(shift_scale) and shift_scale > 0):
+            raise ValueError(f"shift_scale must be a positive number, got {shift_scale!r}")
+        named = zip(INSTRUCTIONS, shift_scale * _mean_departures(), strict=True)
         regimes = [ShiftRegime(known.name, known.text, shift) for known, shift in named]
         super().__init__(regimes, num_trials, setting)
 

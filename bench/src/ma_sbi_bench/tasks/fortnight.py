@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
+from torch.nn.functional import softplus
 
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_matrix
@@ -90,6 +91,25 @@ class FortnightSimulator:
             + counts * (log_mean - log_total)
         )
         return log_pmf.sum(dim=-1)
+
+    def gaussian_log_density(
+        self, x: Tensor, theta: Tensor, departure: Tensor, width: float
+    ) -> Tensor:
+        r"""Evaluate :math:`\log N(x; \log(1 + \lambda(\theta) e^\delta), w^2)`, over days.
+
+        A stated width of log counts in place of the dispersion that theta holds.
+
+        Args:
+            x: Log counts, shape ``(..., days)``.
+            theta: Parameters, shape ``(..., dim_theta)``.
+            departure: Departure of the log mean, shape ``(..., days)``.
+            width: w, positive.
+        """
+        log_mean, _ = self._moments(theta.double())
+        center = softplus(log_mean + departure.double())
+        error = (x.double() - center) / width
+        normal = -0.5 * error.square() - math.log(width) - 0.5 * math.log(2 * math.pi)
+        return normal.sum(dim=-1)
 
     def _moments(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         day = torch.arange(self.days).to(theta) - (self.days - 1) / 2

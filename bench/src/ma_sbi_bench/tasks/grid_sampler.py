@@ -31,6 +31,9 @@ MAX_ZOOMS = 12
 POINTS_AT_ONCE = 2**14
 # To find its axes a density is flattened, so that a ridge between cells' centres is seen.
 FLATTENING = 4.0
+# A density that is too sharp for the cells is blunted, and sharpened in steps of this: a
+# step leaves it wide enough for the cells of the axes that the step before has found.
+SHARPENING = 4.0
 # Half the width of the turned box, in standard deviations of the flattened density.
 HALF_WIDTH = 6.0
 
@@ -112,6 +115,7 @@ def sample_on_turned_grid(
     *,
     cells: Sequence[int],
     steps: int,
+    sharpness: float = 1.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Draw as :func:`sample_on_grid`, from densities whose coordinates are correlated.
@@ -127,12 +131,14 @@ def sample_on_turned_grid(
         num_samples: Number of draws for each row.
         cells: Number of cells along each dimension.
         steps: Number of Metropolis steps.
+        sharpness: How many times as deep the densities fall as the cells can resolve in
+            the whole box. Their axes are first looked for in densities that fall less.
         generator: Source of randomness; torch's global generator if None.
 
     Returns:
         Draws of shape ``(num_samples, B, dim)``.
     """
-    turned = _Turned.of(log_density, lower, upper, cells)
+    turned = _Turned.of(log_density, lower, upper, cells, sharpness)
     point = sample_on_grid(
         turned,
         *turned.box,
@@ -175,7 +181,12 @@ def integrate_on_grid(
 
 
 def integrate_on_turned_grid(
-    log_density: LogDensity, lower: Tensor, upper: Tensor, *, cells: Sequence[int]
+    log_density: LogDensity,
+    lower: Tensor,
+    upper: Tensor,
+    *,
+    cells: Sequence[int],
+    sharpness: float = 1.0,
 ) -> Tensor:
     """Integrate the densities that :func:`sample_on_turned_grid` draws from.
 
@@ -187,11 +198,12 @@ def integrate_on_turned_grid(
         lower: Lower corners of the boxes, shape ``(B, dim)``, float64.
         upper: Upper corners, shape ``(B, dim)``.
         cells: Number of cells along each dimension.
+        sharpness: As there.
 
     Returns:
         Logarithms of the integrals, shape ``(B,)``.
     """
-    turned = _Turned.of(log_density, lower, upper, cells)
+    turned = _Turned.of(log_density, lower, upper, cells, sharpness)
     lower, upper = _zoom(turned, *turned.box, [count // 2 for count in cells])
     centres, size = _grid(cells)
     log_mass = turned(torch.lerp(lower, upper, centres[:, None])).logsumexp(dim=0)
@@ -215,10 +227,30 @@ class _Turned:
 
     @classmethod
     def of(
-        cls, log_density: LogDensity, lower: Tensor, upper: Tensor, cells: Sequence[int]
+        cls,
+        log_density: LogDensity,
+        lower: Tensor,
+        upper: Tensor,
+        cells: Sequence[int],
+        sharpness: float,
     ) -> _Turned:
         few = [count // 2 for count in cells]
-        return cls(log_density, *_principal_axes(log_density, lower, upper, few))
+        centre = torch.zeros_like(lower)
+        turned = cls(log_density, centre, torch.diag_embed(torch.ones_like(lower)))
+        while True:
+            turned = turned._along_axes(lower, upper, few, sharpness)
+            if sharpness <= 1:
+                return turned
+            sharpness, (lower, upper) = max(1.0, sharpness / SHARPENING), turned.box
+
+    def _along_axes(
+        self, lower: Tensor, upper: Tensor, cells: Sequence[int], sharpness: float
+    ) -> _Turned:
+        """Turn these coordinates, in a box of them, along the axes of blunted densities."""
+        centre, root = _principal_axes(
+            lambda point: self(point) / sharpness, lower, upper, cells
+        )
+        return _Turned(self.log_density, self.back(centre[None])[0], self.root @ root)
 
     @property
     def box(self) -> tuple[Tensor, Tensor]:

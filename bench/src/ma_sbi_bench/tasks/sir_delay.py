@@ -18,7 +18,13 @@ from ma_sbi_bench.tasks.sir_posterior import (
     draw_log_theta,
     integrate_over_log_theta,
 )
-from ma_sbi_bench.tasks.surveillance import Counting, DailyCounts, Surveys
+from ma_sbi_bench.tasks.surveillance import (
+    POPULATION,
+    SAMPLE_SIZE,
+    Counting,
+    DailyCounts,
+    Surveys,
+)
 
 __all__ = ["Layout", "SIRDelay", "Scale"]
 
@@ -42,7 +48,7 @@ class SIRDelay(Task):
         \log\beta \sim N(\log 0.4, 0.5^2), \quad \log\gamma \sim N(\log 0.125, 0.2^2)
 
     with one infected in a million at first. In the layout ``"daily"`` x holds the new
-    cases of every day over whole weeks, Poisson counts of a thousandth of them; in
+    cases of every day over whole weeks, Poisson counts among ``exposure`` people; in
     ``"surveys"`` it holds sbibm's data, how many of 1000 people are infected on days
     0, 17, ..., 153. Day 0 is a Monday.
 
@@ -61,6 +67,7 @@ class SIRDelay(Task):
         scale: ``"log"``, x is ``log1p`` of the counts, or ``"counts"``.
         weeks: Number of weeks of daily counts; has no meaning for surveys.
         lag: Days of the uniform lag.
+        exposure: How many of the million daily counts see; has no meaning for surveys.
         setting: What the context tells.
 
     Example:
@@ -82,6 +89,7 @@ class SIRDelay(Task):
         scale: Scale = "log",
         weeks: int = WEEKS,
         lag: int = LAG,
+        exposure: int = SAMPLE_SIZE,
         setting: Setting = "informative",
     ) -> None:
         for value, kind, name in ((layout, Layout, "layout"), (scale, Scale, "scale")):
@@ -90,7 +98,11 @@ class SIRDelay(Task):
                     f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}"
                 )
         prior = LogNormal(torch.tensor(LOG_MEDIAN), torch.tensor(LOG_SCALE))
-        daily = DailyCounts(7 * as_count(weeks, "weeks"))
+        if as_count(exposure, "exposure") > POPULATION:
+            raise ValueError(
+                f"exposure must be at most {POPULATION}, the population, got {exposure}"
+            )
+        daily = DailyCounts(7 * as_count(weeks, "weeks"), int(exposure))
         self._counting: Counting = daily if layout == "daily" else Surveys()
         regimes = reporting_regimes(self._counting.days, lag)
         super().__init__(Independent(prior, 1), len(regimes[0].delivery), regimes, setting)

@@ -30,7 +30,8 @@ LOG_SCALE = (0.5, 0.2)
 # that another pattern delayed, read at face value.
 REACH = 8.0
 # A first look, shared by all rows, at where a posterior is. Spaced closely enough for the
-# likelihood at the point nearest to the peak to be within LOOK_DEPTH nats of it.
+# likelihood at the point nearest to the peak to be within LOOK_DEPTH nats of it, where a
+# thousand people are seen; where more are, it falls as many times as deep.
 LOOK_CELLS = (256, 128)
 LOOK_DEPTH = 60.0
 # Leaves about 1e-5 of the mass misplaced on average over the prior, 1e-3 at worst.
@@ -91,7 +92,8 @@ class LogPosterior:
         values = [self._of_shares(part[:, None]) for part in shares.split(2048)]
         log_prior = -0.5 * _deviation(points).square().sum(dim=-1)
         value = torch.cat(values) + log_prior[:, None]
-        return (value >= value.amax(dim=0) - LOOK_DEPTH).unflatten(0, LOOK_CELLS)
+        depth = LOOK_DEPTH * self.counting.sharpness
+        return (value >= value.amax(dim=0) - depth).unflatten(0, LOOK_CELLS)
 
     def _of_shares(self, shares: Tensor) -> Tensor:
         """Evaluate shares ``(num, B, num_counts)``, or ``(num, 1, num_counts)``."""
@@ -154,15 +156,16 @@ def draw_log_theta(
     A broad mode and a narrow one need grids of their own; each piece is drawn from by
     itself, and rows of several pieces take each as often as its integral says.
     """
-    pieces, cells = _Pieces.of(posterior), posterior.counting.cells
+    pieces, counting = _Pieces.of(posterior), posterior.counting
     parts = posterior.rows(pieces.row, pieces.limits)
     draws = sample_on_turned_grid(
         parts,
         pieces.lower,
         pieces.upper,
         num_samples,
-        cells=cells,
+        cells=counting.cells,
         steps=STEPS,
+        sharpness=counting.sharpness,
         generator=source,
     )
     first = torch.searchsorted(pieces.row, torch.arange(len(posterior.reports)))
@@ -174,7 +177,8 @@ def draw_log_theta(
         posterior.rows(pieces.row[shared], pieces.limits[shared]),
         pieces.lower[shared],
         pieces.upper[shared],
-        cells=cells,
+        cells=counting.cells,
+        sharpness=counting.sharpness,
     )
     for row in pieces.row[shared].unique().tolist():
         own = pieces.row[shared] == row
@@ -193,6 +197,7 @@ def integrate_over_log_theta(posterior: LogPosterior) -> Tensor:
         pieces.lower,
         pieces.upper,
         cells=posterior.counting.cells,
+        sharpness=posterior.counting.sharpness,
     )
     own = pieces.row == torch.arange(len(posterior.reports))[:, None]
     return log_mass.masked_fill(~own, -torch.inf).logsumexp(dim=1)

@@ -179,6 +179,35 @@ class GaussianWorld:
         gain = np.square(delta) - np.square(delta - predicted)
         return self.alpha**2 * gain.sum(axis=1)
 
+    def observe(self, delta: Array, *, seed: int = 0) -> tuple[Array, Array]:
+        """Draw parameters, and observe them with departures; both of shape ``(n, d)``.
+
+        Args:
+            delta: Departures, shape ``(n, d)``.
+            seed: Fixes the parameters and the noise.
+        """
+        rng = np.random.default_rng(seed)
+        theta = self.prior_scale * rng.standard_normal(delta.shape)
+        noise = self.noise_scale * rng.standard_normal(delta.shape)
+        return theta, theta + noise + delta
+
+    def reductions(self, theta: Array, y_obs: Array, predicted: Array) -> Array:
+        r"""Return by how much a prediction lowers the error of each draw, shape ``(n,)``.
+
+        .. math:: \|\alpha y_{obs} - \theta\|^2
+            - \|\alpha (y_{obs} - \hat\delta) - \theta\|^2
+
+        Its mean is that of :meth:`gains`, without the algebra that leads there.
+
+        Args:
+            theta: Parameters, shape ``(n, d)``.
+            y_obs: Observations, shape ``(n, d)``.
+            predicted: What the corrector takes the departures to be, shape ``(n, d)``.
+        """
+        before = np.square(self.alpha * y_obs - theta)
+        after = np.square(self.alpha * (y_obs - predicted) - theta)
+        return (before - after).sum(axis=1)
+
     def simulate_reduction(
         self, correlations: Any, num_draws: int = 200_000, *, seed: int = 0
     ) -> MonteCarloMean:

@@ -10,20 +10,32 @@ from typing import Any
 
 from ma_sbi_bench.engine.budget import NUM_OBSERVATIONS, Budget
 from ma_sbi_bench.engine.cell import Cell
+from ma_sbi_bench.trials.published import NUM_PUBLISHED
 
 __all__ = [
     "ALL_CASES",
     "BY_MEAN",
     "CONTINUOUS",
     "EXACT_MEAN",
+    "GUIDED",
     "ONLY_BACKBONE",
     "SMALLEST_Z",
     "can_be_tried",
+    "form_and_options",
     "trial_cell",
 ]
 
 VERSION = 1
-BY_MEAN = ("sir_delay", "ddm")
+# Of what is called the paper's, since its hash is no longer scaled to unit length; the
+# numbers of other rows are what they were.
+VERSIONS = dict.fromkeys(
+    (
+        *("ma_sbi_paper", "ma_sbi_paper_marginal", "ma_sbi_paper_conditional"),
+        *("ma_sbi_network", "context_to_theta_paper", "context_to_x_paper"),
+    ),
+    2,
+)
+BY_MEAN = ("sir_delay", "sir_delay_million", "ddm", "ddm_small_shifts")
 """Tasks that are judged by the posterior mean, as in the paper; others by C2ST."""
 CONTINUOUS = "slcp_continuous"
 """The task whose departure grows with a number: each observation is seen at several."""
@@ -32,7 +44,7 @@ SMALLEST_Z = 0.3
 EXACT_MEAN = "exact mean"
 """In place of a backbone: the posterior mean of the Gaussian linear task, exactly."""
 # Bayes' rule cannot be computed from the summary of many trials.
-WITHOUT_EXACT = ("ddm",)
+WITHOUT_EXACT = ("ddm", "ddm_small_shifts")
 
 ONLY_BACKBONE = {
     "classifier_free": "ddpm",
@@ -40,10 +52,10 @@ ONLY_BACKBONE = {
     "prior_guide": "ddpm",
     "prior_guide_jacobian": "ddpm",
     "npe_rs": "maf",
-    # It evaluates the posterior at many candidates, each an integral for a diffusion model.
-    "ma_sbi_default": "maf",
 }
 """Methods that are tried with one backbone: their own is most like it, or they need it."""
+GUIDED = frozenset(form for form, backbone in ONLY_BACKBONE.items() if backbone == "ddpm")
+"""Forms that guide the sampler of a diffusion model."""
 
 ALL_CASES = frozenset(
     {
@@ -59,6 +71,10 @@ the cases that both have. The choice is part of the key of a cell: a form that j
 leaves has to be run again.
 """
 
+# These draw from no diffusion model, in steps of their own, or after a fit that takes far
+# longer than draws in all steps.
+OTHER_STEPS = {"prior", "exact"} | ALL_CASES
+
 SETTINGS: dict[str, dict[str, Any]] = {
     # As the paper ran them: twelve test rows at a time.
     "rope_paper": {"together": 12},
@@ -67,14 +83,25 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "npe_rs": {"unlabelled": "test", "most_simulations": 10_000},
     "rnpe": {"most_simulations": 50_000},
     "frisbi": {"unlabelled": 1000},
+    # Simulations that the density is trained on; one density for all trials of a seed.
+    "ma_sbi_default": {"density": 20_000},
     "ma_sbi_shuffled": {"context": "shuffled"},
     "index, new row": {"form": "ma_sbi_index", "context": "index"},
     "index, nearest row": {"form": "ma_sbi_index", "context": "nearest"},
+    **dict.fromkeys(
+        ("ma_sbi_paper_256", "ma_sbi_unit_hash", "ma_sbi_unit_hash_256"),
+        {"form": "ma_sbi_network"},
+    ),
 }
-OPTIONS: dict[str, dict[str, Any]] = {"frisbi": {"num_draws": 40}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "frisbi": {"num_draws": 40},
+    "ma_sbi_paper_256": {"hidden": 256},
+    "ma_sbi_unit_hash": {"encoder": "hash", "hidden": 128},
+    "ma_sbi_unit_hash_256": {"encoder": "hash", "hidden": 256},
+}
 # Chains in many dimensions: fewer of them, on a flow that is ten times as fast.
 SHORT_CHAINS = {"density": "maf", "num_chains": 60, "num_steps": 600}
-MANY_DIMENSIONS = ("slcp", "sir_delay", "ddm")
+MANY_DIMENSIONS = ("slcp", *BY_MEAN)
 QUICK_ROPE = {"num_simulations": 100, "num_steps": 100}
 QUICK_OPTIONS: dict[str, dict[str, Any]] = {
     "fmcpe": {"epochs": 20},
@@ -84,6 +111,7 @@ QUICK_OPTIONS: dict[str, dict[str, Any]] = {
     "prior_guide": {"num_langevin": 1},
     "prior_guide_jacobian": {"num_langevin": 1},
     "rope_sinkhorn": {"grid": [0.1, 1.0]},
+    "rope_sinkhorn_aligned": {"grid": [0.1, 1.0]},
     **dict.fromkeys(("rope", "rope_star", "rope_ot_only", "rope_calibration"), QUICK_ROPE),
     **dict.fromkeys(("rope_paper", "rope_paper_ot_only"), QUICK_ROPE),
 }
@@ -128,7 +156,8 @@ def trial_cell(
         **settings: ``context`` (``"shuffled"``, ``"index"`` or ``"nearest"``),
             ``reliability`` of the context, ``left_out`` (a regime that calibration never
             visits), ``unlabelled`` (how many rows), ``together`` (rows sampled at once),
-            ``most_simulations``, ``keep_draws`` (draws that are kept).
+            ``most_simulations``, ``keep_draws`` (draws that are kept), ``published``
+            (whether the observations are sbibm's own).
 
     Some cases (``cases="some"``) are each observation in one regime, in turn, or the first
     half of the rows.
@@ -138,19 +167,24 @@ def trial_cell(
         return Cell("decomposition", 1, method, task, backbone, settings=known)
     if task == CONTINUOUS:
         return _continuous_cell(budget, backbone, method, seed)
-    settings = SETTINGS.get(method, {}) | settings
-    usual_form = settings.pop("form", method)
-    form = form or usual_form
+    method_settings = form_and_options(budget, task, method, options or {})
+    settings = SETTINGS.get(method, {}) | settings | method_settings
+    chosen: str = form or method_settings["form"]
+    settings["form"] = chosen
     sizes: dict[str, Any] = budget.sizes(task)
     sizes.pop("observations" if task in BY_MEAN else "rows")
     few = not budget.quick and task not in NUM_OBSERVATIONS
-    if not (form in ALL_CASES and few) and regime is None and observation is None:
+    if settings.get("published"):
+        # Each of them in every regime, as the paper has them.
+        sizes["observations"] = NUM_PUBLISHED
+    elif not (chosen in ALL_CASES and few) and regime is None and observation is None:
         sizes["cases"] = "some"
         if task in BY_MEAN:
             sizes["draws"] = 200  # enough for a mean
     return Cell(
         "trial",
-        VERSION,
+        # Those on sbibm's observations were once compared with exact draws of others.
+        VERSIONS.get(chosen, VERSION) + bool(settings.get("published")),
         method,
         task,
         backbone,
@@ -160,14 +194,35 @@ def trial_cell(
         regime,
         settings=sizes
         | {
-            "form": form,
-            "options": _options(budget, task, method, options or {}),
             "task": dict(task_options or {}),
             "simulations": budget.simulations(task),
             "training": budget.training.get(backbone, {}),
         }
+        | _sampling(budget, backbone, chosen)
         | settings,
     )
+
+
+def _sampling(budget: Budget, backbone: str, form: str) -> dict[str, int]:
+    """Say in how many steps draws are made, where these are not those of the training."""
+    if backbone not in budget.sampling_steps or form in OTHER_STEPS:
+        return {}
+    return {"sampling_steps": budget.sampling_steps[backbone]}
+
+
+def form_and_options(
+    budget: Budget, task: str, method: str, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Give the settings that decide which method a row has.
+
+    Args:
+        budget: What may be spent.
+        task: Name of the task.
+        method: Label of the row.
+        options: Options of the method, besides those that it has everywhere.
+    """
+    form = SETTINGS.get(method, {}).get("form", method)
+    return {"form": form, "options": _options(budget, task, method, options or {})}
 
 
 def _options(
@@ -190,9 +245,10 @@ def _continuous_cell(budget: Budget, backbone: str, method: str, seed: int) -> C
     if budget.quick:
         sizes = {"observations": 2, "intensities": 4, "draws": 100}
     num_sets = 3 if budget.quick else 10
+    own = SETTINGS[method] if method == "ma_sbi_default" else {}
     return Cell(
         "continuous_context",
-        1,
+        VERSIONS.get(method, VERSION),
         method,
         CONTINUOUS,
         backbone,
@@ -204,5 +260,7 @@ def _continuous_cell(budget: Budget, backbone: str, method: str, seed: int) -> C
             "calibration_sets": num_sets if backbone == "ddpm" else 1,
             "simulations": budget.simulations("slcp"),
             "training": budget.training.get(backbone, {}),
+            **_sampling(budget, backbone, method),
+            **own,
         },
     )

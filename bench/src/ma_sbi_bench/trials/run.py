@@ -7,6 +7,7 @@ the shift that a method predicts.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from ma_sbi.metrics import c2st_batch, log_score, posterior_mean_error
 from ma_sbi.protocols import Encoder
 from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
+from ma_sbi_bench.engine.hosted import hosted
 from ma_sbi_bench.engine.models import Models, fit_backbone
 from ma_sbi_bench.methods import (
     MASBI,
@@ -34,13 +36,17 @@ from ma_sbi_bench.methods import (
     Simulations,
 )
 from ma_sbi_bench.methods.method import CorrectingMethod
-from ma_sbi_bench.tasks import GaussianLinear
-from ma_sbi_bench.trials.cells import CONTINUOUS, EXACT_MEAN, SMALLEST_Z
+from ma_sbi_bench.tasks import GaussianLinear, SIRDelay
+from ma_sbi_bench.trials.cells import CONTINUOUS, EXACT_MEAN, GUIDED, SMALLEST_Z
 from ma_sbi_bench.trials.world import World
 
 __all__ = [
+    "CELL_PARTS",
     "FORMS",
+    "SECONDS",
+    "Clock",
     "backbone_of",
+    "density_of",
     "exact_log_score",
     "make_method",
     "materials_of",
@@ -48,14 +54,20 @@ __all__ = [
     "starts_from_posterior",
 ]
 
+SECONDS = "seconds"
+"""Metric that holds the processor's seconds of each of :data:`CELL_PARTS`."""
+CELL_PARTS = ("world", "fit", "sampling", "metric")
 NUM_UNLABELLED = 2000
 # Tasks that share the simulator of another one, and so its posterior.
-SIMULATORS = {CONTINUOUS: "slcp", "ddm_trials": "ddm"}
+SIMULATORS = {CONTINUOUS: "slcp", "ddm_trials": "ddm", "ddm_small_shifts": "ddm"}
 RECIPE = "fast"
+# Of a density in a quick run.
+QUICK_EPOCHS = 5
 # Most densities of a diffusion model that a log score may take, each an integral.
 MOST_DENSITIES = 4_000
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     "hash": HashEncoder,
+    "paper's hash": partial(HashEncoder, unit_length=False),
     "minilm": SentenceEncoder,
     "index": partial(CategoryEncoder, unseen="zero"),
     "number": NumberEncoder,
@@ -69,15 +81,18 @@ def _ma_sbi(encoder: str = "hash", part: Any = "whole", **network: Any) -> Metho
 
 
 FORMS: dict[str, Callable[..., Method]] = METHODS | {
-    "context_to_theta_paper": partial(ContextToTheta, fitting=Network(), spread="none"),
-    "context_to_x_paper": partial(ContextToX, fitting=Network()),
+    "context_to_theta_paper": partial(
+        ContextToTheta, ENCODERS["paper's hash"](), Network(), spread="none"
+    ),
+    "context_to_x_paper": partial(ContextToX, ENCODERS["paper's hash"](), Network()),
     "ma_sbi_marginal": partial(_ma_sbi, part="marginal"),
     "ma_sbi_conditional": partial(_ma_sbi, part="conditional"),
     "ma_sbi_paper_marginal": partial(METHODS["ma_sbi_paper"], part="marginal"),
     "ma_sbi_paper_conditional": partial(METHODS["ma_sbi_paper"], part="conditional"),
     "ma_sbi_shuffled": _ma_sbi,
     "ma_sbi_minilm": partial(_ma_sbi, encoder="minilm"),
-    "ma_sbi_network": partial(_ma_sbi, hidden=128),
+    "ma_sbi_minilm_paper": partial(_ma_sbi, encoder="minilm", hidden=128),
+    "ma_sbi_network": partial(_ma_sbi, encoder="paper's hash", hidden=128),
     "ma_sbi_index": partial(_ma_sbi, encoder="index"),
     "ma_sbi_number": partial(_ma_sbi, encoder="number"),
     "ma_sbi_unseen": _ma_sbi,
@@ -89,25 +104,51 @@ def run_trial(cell: Cell, models: Models) -> list[Measurement]:
     """Fit the method, sample all test rows together, and score."""
     if cell.backbone == EXACT_MEAN:
         return [Measurement("closed", (_share_of_departure(cell),))]
+    clock = Clock()
     world = World.of(cell)
+    clock.lap("world")
     exact = _form(cell) == "exact"
-    answer = _exact(cell, world) if exact else _fitted(cell, world, models)
+    answer = _exact(cell, world) if exact else _fitted(cell, world, models, clock)
+    clock.lap("sampling")
     num_draws = cell.settings["draws"]
     if world.reference is not None:
-        values = c2st_batch(answer.draws, world.reference, recipe=RECIPE)
+        values = c2st_batch(
+            answer.draws, world.reference, recipe=RECIPE, device=models.device
+        )
         measured = [Measurement("c2st", _numbers(values), RECIPE, num_draws)]
     else:
-        transform = torch.log if cell.task == "sir_delay" else None
+        transform = torch.log if isinstance(world.task, SIRDelay) else None
         if transform is not None:  # an exploding posterior may leave float32
             answer = replace(answer, draws=answer.draws.clamp(1e-30, 1e30))
         values = posterior_mean_error(answer.draws, world.test.theta, transform=transform)
         measured = [Measurement("mse", _numbers(values), "posterior mean", num_draws)]
+    clock.lap("metric")
     if answer.log_score is not None:
         measured.append(Measurement("log_score", _numbers(answer.log_score)))
     kept = cell.settings.get("keep_draws")
     if kept is not None:
         measured.append(Measurement("draws", _numbers(answer.draws[:kept].flatten())))
-    return [*measured, *answer.shift_errors]
+    return [*measured, *answer.shift_errors, clock.measurement]
+
+
+class Clock:
+    """Seconds of the processor for each part of a cell: :data:`CELL_PARTS`."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(CELL_PARTS, 0.0)
+        self._last = time.process_time()
+
+    def lap(self, part: str) -> None:
+        """Count the time since the last lap for a part."""
+        now = time.process_time()
+        self.seconds[part] += now - self._last
+        self._last = now
+
+    @property
+    def measurement(self) -> Measurement:
+        """All of it, as one more metric."""
+        seconds = tuple(round(one, 2) for one in self.seconds.values())
+        return Measurement(SECONDS, seconds, ", ".join(CELL_PARTS))
 
 
 @dataclass(frozen=True)
@@ -185,12 +226,16 @@ def _log_score_of(world: World, log_weight: Tensor) -> Tensor:
     return (log_weight + density).logsumexp(dim=1)
 
 
-def _fitted(cell: Cell, world: World, models: Models) -> _Answer:
+def _fitted(cell: Cell, world: World, models: Models, clock: Clock) -> _Answer:
     """Fit the method and sample it."""
     settings, test = cell.settings, world.test
-    method = make_method(cell)
+    method = make_method(cell, models.device)
+    if "density" in settings:
+        learned = models.posterior(density_of(cell, settings["density"]))
+        method.set_params(density=learned)
     materials = materials_of(cell, world, method, models)
     method.fit(materials, seed=cell.seed)
+    clock.lap("fit")
     x = test.x_sim if method.reads == "x_sim" else test.x_obs
     batches = [
         (test.theta[rows], x[rows], [test.context[row] for row in rows])
@@ -200,6 +245,7 @@ def _fitted(cell: Cell, world: World, models: Models) -> _Answer:
         method.sample(settings["draws"], some_x, context, seed=cell.seed)
         for _, some_x, context in batches
     ]
+    clock.lap("sampling")
     scored = method.has_density and _affordable(method, x, test.context)
     scores = [
         log_score(method, theta, some_x, context=context)
@@ -209,7 +255,8 @@ def _fitted(cell: Cell, world: World, models: Models) -> _Answer:
     if "calibration_sets" in settings and isinstance(method, MASBI):
         errors = _shift_errors(cell, world, method, materials)
     score = torch.cat(scores) if scores else None
-    return _Answer(torch.cat(draws, dim=1), score, errors)
+    clock.lap("metric")
+    return _Answer(torch.cat(draws, dim=1).cpu(), score, errors)
 
 
 def _shift_errors(
@@ -250,13 +297,28 @@ def _share_of_departure(cell: Cell) -> float:
     return 1 - (left / shift.square().sum()).item()
 
 
-def make_method(cell: Cell) -> Method:
-    """Make the method of a trial, not fitted yet."""
+def make_method(cell: Cell, device: str = "cpu") -> Method:
+    """Make the method of a trial, not fitted yet; what it trains is on the device."""
     settings = cell.settings
     method = FORMS[_form(cell)](**settings.get("options", {}))
     if "backbone" in method.get_params(deep=False):
-        method.set_params(backbone=fit_backbone(cell.backbone, **settings["training"]))
+        fit = fit_backbone(cell.backbone, **settings["training"], device=device)
+        method.set_params(backbone=partial(_train, cell, fit))
     return method
+
+
+def _train(cell: Cell, fit: Callable[..., Any], prior: Any, *data: Any, seed: Any) -> Any:
+    """Train the posterior of a method that trains its own."""
+    return _as_used(cell, fit(prior, *data, seed=seed), prior)
+
+
+def _as_used(cell: Cell, posterior: Any, prior: Any) -> Any:
+    """Give a posterior the steps that a trial draws in, where its method can use it."""
+    steps = cell.settings.get("sampling_steps")
+    if steps is not None:
+        posterior = posterior.ancestral(steps)
+    # What guides a diffusion model calls its network.
+    return posterior if _form(cell) in GUIDED else hosted(posterior, prior)
 
 
 def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
@@ -272,7 +334,10 @@ def _affordable(method: Method, x: Tensor, context: Sequence[str]) -> bool:
 def materials_of(cell: Cell, world: World, method: Method, models: Models) -> Materials:
     """Gather what the method needs, and nothing that takes long for nothing."""
     settings, task = cell.settings, world.task
-    simulations = unlabelled = None
+    posterior = simulations = unlabelled = None
+    if starts_from_posterior(cell):
+        trained = models.posterior(backbone_of(cell))
+        posterior = _as_used(cell, trained, task.prior)
     if "simulations" in method.needs:
         train = task.draw(settings["simulations"], seed=cell.seed)
         most = settings.get("most_simulations")
@@ -284,9 +349,7 @@ def materials_of(cell: Cell, world: World, method: Method, models: Models) -> Ma
         unlabelled = task.draw(num, seed=derive(cell.seed, "unlabelled")).x_obs
     return Materials(
         prior=task.prior,
-        posterior=(
-            models.posterior(backbone_of(cell)) if starts_from_posterior(cell) else None
-        ),
+        posterior=posterior,
         simulations=simulations,
         simulator=task.simulate,
         calibration=_calibration(world),
@@ -320,6 +383,14 @@ def backbone_of(cell: Cell) -> Backbone:
         options,
         cell.settings["training"],
     )
+
+
+def density_of(cell: Cell, most_simulations: int) -> Backbone:
+    """Name the density of the simulations that the posterior of a cell was trained on."""
+    options = {"most_simulations": most_simulations}
+    if cell.settings["training"]:
+        options["max_epochs"] = QUICK_EPOCHS
+    return replace(backbone_of(cell), kind="density", options=options)
 
 
 def _form(cell: Cell) -> str:

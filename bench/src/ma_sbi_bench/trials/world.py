@@ -21,6 +21,7 @@ from ma_sbi.randomness import derive
 from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.tasks import Draws, Task, get_task
 from ma_sbi_bench.trials.cells import BY_MEAN
+from ma_sbi_bench.trials.published import published_draws
 
 __all__ = ["World", "blurred", "regime_weights"]
 
@@ -84,20 +85,32 @@ class World:
 
 def _test_rows(task: Task, cell: Cell) -> Draws:
     """Draw rows, or every observation in every regime; the same for every seed."""
-    seed = derive(0, "test")
     if cell.task in BY_MEAN:
-        test = task.draw(cell.settings["rows"], seed=seed)
+        test = task.draw(cell.settings["rows"], seed=derive(0, "test"))
     else:
-        once = task.draw(cell.settings["observations"], seed=seed)
+        theta, x_sim = _observations(task, *_which_observations(cell))
         regimes = torch.arange(len(task.regimes))
         if "intensities" in cell.settings:
             regimes = torch.linspace(0, 1, cell.settings["intensities"])
-        rows = torch.arange(len(once.theta)).repeat_interleave(len(regimes))
-        regime = regimes.repeat(len(once.theta))
-        x_sim = once.x_sim[rows]
+        rows = torch.arange(len(theta)).repeat_interleave(len(regimes))
+        regime = regimes.repeat(len(theta))
+        x_sim = x_sim[rows]
         context = task.contexts(regime, seed=derive(cell.seed, "test contexts"))
-        test = Draws(once.theta[rows], x_sim, task.depart(x_sim, regime), regime, context)
+        test = Draws(theta[rows], x_sim, task.depart(x_sim, regime), regime, context)
     return _select(test, _cases(test, cell))
+
+
+def _which_observations(cell: Cell) -> tuple[int, bool]:
+    """Say how many observations a cell asks for, and whether they are sbibm's own."""
+    return cell.settings["observations"], bool(cell.settings.get("published"))
+
+
+def _observations(task: Task, num: int, published: bool) -> tuple[Tensor, Tensor]:  # noqa: FBT001
+    """Give parameters and clean observations, the same for every seed."""
+    if published:
+        return published_draws(task.name)
+    once = task.draw(num, seed=derive(0, "test"))
+    return once.theta, once.x_sim
 
 
 def _cases(test: Draws, cell: Cell) -> Tensor:
@@ -201,8 +214,8 @@ def regime_weights(
 def _reference(test: Draws, cell: Cell) -> Tensor:
     """Draw the exact answers, once for each observation."""
     options = tuple(sorted(cell.settings.get("task", {}).items()))
-    sizes = cell.settings["observations"], cell.settings["draws"]
-    once = _reference_once(cell.task, options, *sizes)
+    which = _which_observations(cell)
+    once = _reference_once(cell.task, options, *which, cell.settings["draws"])
     if cell.observation is not None:
         once = once[:, [cell.observation]]
     return once.repeat_interleave(len(test.regime) // once.shape[1], dim=1)
@@ -210,8 +223,12 @@ def _reference(test: Draws, cell: Cell) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _reference_once(
-    name: str, options: tuple[tuple[str, Any], ...], observations: int, draws: int
+    name: str,
+    options: tuple[tuple[str, Any], ...],
+    observations: int,
+    published: bool,  # noqa: FBT001
+    draws: int,
 ) -> Tensor:
     task = get_task(name, **dict(options))
-    x_sim = task.draw(observations, seed=derive(0, "test")).x_sim
+    x_sim = _observations(task, observations, published)[1]
     return task.reference(x_sim, draws, seed=derive(0, "reference"))

@@ -4,7 +4,9 @@ Each window of a country is explained by the posterior of a plain simulator
 (:class:`~ma_sbi_bench.tasks.fortnight.FortnightSimulator`), with and without a
 correction that is learned from other windows. The loss of a method is what it finds
 surprising in the window: the negative log posterior-predictive probability of the counts,
-in nats.
+in nats. The density of what the posterior is shown, x = log(1 + y), is that probability
+times the product of 1 + y: in its unit every loss is smaller by the same
+:func:`log_jacobian`, and a share of the loss is larger.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ __all__ = [
     "WindowStudy",
     "fortnight_backbone",
     "gains",
+    "log_jacobian",
 ]
 
 Pools = Literal["leave_one_out", "past"]
@@ -90,6 +93,8 @@ class WindowStudy:
             over draws is biased, more so for few draws and for a sharp posterior:
             compare results at the same number only.
         seed: Seed of everything; all methods share it.
+        width: Losses are those of a Gaussian density of log counts, of this width on every
+            day; if None, of the counts, with the dispersion that the posterior infers.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class WindowStudy:
         *,
         num_samples: int = 1000,
         seed: int = 0,
+        width: float | None = None,
     ) -> None:
         self.table = windows.table
         self.counts = torch.as_tensor(windows.counts, dtype=torch.float64)
@@ -108,6 +114,7 @@ class WindowStudy:
         self.posterior = posterior
         self.num_samples = num_samples
         self.seed = seed
+        self.width = width
         self.predicted = predict(posterior, simulator, self.x, seed)
 
     @property
@@ -201,12 +208,16 @@ class WindowStudy:
     def _score(self, theta: Tensor, departure: Tensor) -> np.ndarray:
         """Score draws, both of shape ``(num_samples, num_windows, ...)``."""
         parts = [
-            self.simulator.log_likelihood(
-                self.counts[rows], theta[:, rows], departure[:, rows]
-            ).logsumexp(dim=0)
+            self._log_density(rows, theta[:, rows], departure[:, rows]).logsumexp(dim=0)
             for rows in torch.arange(len(self.x)).split(ROWS_AT_ONCE)
         ]
         return (math.log(len(theta)) - torch.cat(parts)).numpy()
+
+    def _log_density(self, rows: Tensor, theta: Tensor, departure: Tensor) -> Tensor:
+        if self.width is None:
+            return self.simulator.log_likelihood(self.counts[rows], theta, departure)
+        x = self.counts[rows].log1p()
+        return self.simulator.gaussian_log_density(x, theta, departure, self.width)
 
     def corrections(self, method: Method | None, pools: Pools) -> Corrections:
         """Correct every window by what was learned from others."""
@@ -236,6 +247,18 @@ class WindowStudy:
     def _similar(self, encoder: Encoder, context: Context) -> Method:
         """Let windows with similar contexts share residuals."""
         return Method(self._bootstrap(encoder, "auto"), context)
+
+
+def log_jacobian(counts: np.ndarray) -> np.ndarray:
+    """Compute what a loss of counts is more than one in the density of log(1 + counts).
+
+    Args:
+        counts: Daily counts, shape ``(num_windows, days)``.
+
+    Returns:
+        The sums of log(1 + counts), shape ``(num_windows,)``.
+    """
+    return np.log1p(counts).sum(axis=1)
 
 
 def gains(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -26,7 +27,13 @@ from ma_sbi_bench.real.covid.load import (
     PAPER_COUNTRIES,
     load_covid,
 )
-from ma_sbi_bench.real.covid.study import BLOCK, WindowStudy, fortnight_backbone, gains
+from ma_sbi_bench.real.covid.study import (
+    BLOCK,
+    WindowStudy,
+    fortnight_backbone,
+    gains,
+    log_jacobian,
+)
 from ma_sbi_bench.real.covid.windows import Windows, covid_windows
 from ma_sbi_bench.real.experiment import (
     BASELINE,
@@ -39,7 +46,9 @@ from ma_sbi_bench.real.experiment import (
 from ma_sbi_bench.real.preflight import PREFLIGHT, preflight_lines
 from ma_sbi_bench.tasks.fortnight import FortnightSimulator
 
-__all__ = ["COVID", "figures", "lines"]
+__all__ = ["COVID", "figures", "lines", "losses_of_logs"]
+
+OF_LOGS = "In the density of x = log(1 + y)"
 
 COUNTRY_SETS = {"paper": PAPER_COUNTRIES, "ten": COUNTRIES}
 POOLS = {"loo": "leave_one_out", "past": "past"}
@@ -52,7 +61,12 @@ SETTINGS = {
     "paper-loo-known_dispersion": "4 countries, leave one out, dispersion known",
     "paper-past-known_dispersion": "4 countries, past only, dispersion known",
     "paper-loo-simulated": "4 countries, leave one out, simulated counts",
+    "paper-loo-width_0.25": "4 countries, leave one out, Gaussian of width 0.25",
+    "paper-loo-width_0.5": "4 countries, leave one out, Gaussian of width 0.5",
+    "paper-loo-width_1": "4 countries, leave one out, Gaussian of width 1",
 }
+JACOBIAN = "log_jacobian"
+WITH_WIDTH = (PRIOR, BASELINE, "stochastic", "pooled", "shuffled")
 QUICK = (
     "paper-loo",
     "ten-past",
@@ -78,13 +92,20 @@ def _settings(
     repeated = method == PREFLIGHT and "-past" in setting
     if repeated or method in LEFT_OUT.get(setting, ()):
         return None
+    width = _width(setting)
+    if width is not None and method not in WITH_WIDTH:
+        return None
     countries, pools, *variant = setting.split("-")
     known = variant == ["known_dispersion"]
-    settings = {
+    windows = {
         "countries": list(COUNTRY_SETS[countries]),
-        "pools": POOLS[pools],
         "simulated": variant == ["simulated"],
         "windows": 3 * BLOCK if budget.quick else None,
+    }
+    if method == JACOBIAN:
+        return windows
+    settings = windows | {
+        "pools": POOLS[pools],
         "draws": 100 if budget.quick else 1000,
         "posterior": asdict(fortnight_backbone(budget, seed, known_dispersion=known)),
     }
@@ -92,7 +113,15 @@ def _settings(
         settings["deals"] = 2 if budget.quick else 10
     if method.endswith("notes"):
         settings["encoder"] = "hash" if budget.quick else "sentence"
+    if width is not None:
+        settings["width"] = width
     return settings
+
+
+def _width(setting: str) -> float | None:
+    """Read the width of the Gaussian density from the name of a setting that has one."""
+    _, found, width = setting.partition("-width_")
+    return float(width) if found else None
 
 
 def _file(setting: str) -> str:
@@ -101,20 +130,33 @@ def _file(setting: str) -> str:
 
 def _world(cell: Cell) -> dict[str, Any]:
     shared = ("countries", "simulated", "windows", "draws", "posterior")
-    return {name: cell.settings[name] for name in shared}
+    width = {"width": cell.settings.get("width")}
+    return {name: cell.settings[name] for name in shared} | width
 
 
 def _prepare(world: Mapping[str, Any], seed: int, models: Models) -> WindowStudy:
     backbone = Backbone(**world["posterior"])
     simulator = FortnightSimulator(**backbone.world_options)
+    return WindowStudy(
+        _windows(world, simulator, seed),
+        simulator,
+        models.posterior(backbone),
+        num_samples=world["draws"],
+        seed=seed,
+        width=world["width"],
+    )
+
+
+def _log_jacobian(cell: Cell) -> Sequence[float]:
+    counts = _windows(cell.settings, FortnightSimulator(), cell.seed).counts
+    return log_jacobian(counts).tolist()
+
+
+def _windows(world: Mapping[str, Any], simulator: FortnightSimulator, seed: int) -> Windows:
     windows = covid_windows(load_covid(world["countries"]), world["countries"])
     if world["windows"] is not None:
         windows = _first(windows, world["windows"])
-    if world["simulated"]:
-        windows = _simulated(windows, simulator, seed)
-    posterior = models.posterior(backbone)
-    draws = world["draws"]
-    return WindowStudy(windows, simulator, posterior, num_samples=draws, seed=seed)
+    return _simulated(windows, simulator, seed) if world["simulated"] else windows
 
 
 def _first(windows: Windows, number: int) -> Windows:
@@ -181,51 +223,103 @@ COVID = RealExperiment(
     prepare=_prepare,
     measure=_measure,
     describe=_describe,
+    of_data={JACOBIAN: _log_jacobian},
 )
 
 
 def lines(rows: pd.DataFrame) -> Sequence[Line]:
-    """Make tables of losses, gains, parts and pre-flight values."""
+    """Make tables of losses and gains in both units, of parts and pre-flight values."""
     pools = ", leave one out"  # which residuals do not depend on
     names = {task: name.replace(pools, "") for task, name in SETTINGS.items()}
+    of_counts = _of_counts(rows)
+    of_logs = losses_of_logs(rows)
     return [
-        *COVID.loss_lines(rows, _loss_note),
+        *COVID.loss_lines(of_counts, _loss_note),
+        *_gain_lines("Gains", COVID.losses(of_counts)),
         *(
-            _gain_line(setting, over, method, gain)
-            for setting, losses in COVID.losses(rows).items()
-            for over in (BASELINE, "pooled", "shuffled")
-            for method, gain in COVID.gains(losses, over).items()
-            if over == BASELINE or method.startswith("stochastic")
+            _loss_of_logs(setting, method, losses)
+            for setting, losses in of_logs.items()
+            for method in COVID.methods
+            if method in losses
         ),
-        *COVID.part_lines(rows),
+        *_gain_lines(f"{OF_LOGS}: gains", of_logs),
+        *COVID.part_lines(of_counts),
         *preflight_lines(rows, COVID.head, names),
     ]
 
 
+def losses_of_logs(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Give the losses of each task in the density of x = log(1 + y).
+
+    Those of counts are larger by what does not depend on the method; those of a Gaussian
+    density are of x already.
+    """
+    more, tables = COVID.means_of_data(rows, JACOBIAN), {}
+    for setting, losses in COVID.losses(rows).items():
+        if _width(setting) is None and setting not in more:
+            continue
+        methods = [name for name in losses if name not in COVID.about]
+        table = losses.copy()
+        if _width(setting) is None:
+            table[methods] = losses[methods].sub(more[setting], axis=0)
+        tables[setting] = table
+    return tables
+
+
+def _of_counts(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[np.array([_width(task) is None for task in rows["task"]], dtype=bool)]
+
+
 def _loss_note(task: str, method: str, losses: pd.DataFrame) -> str:
-    paper = printed("covid", "loss", task=task, method=method)
-    printed_loss = f"; paper {paper.value:g}, unit not stated" if paper else ""
-    return f"{len(losses)} windows{printed_loss}"
+    return f"{len(losses)} windows"
 
 
-def _gain_line(setting: str, over: str, method: str, gain: PairedGain) -> Line:
+def _loss_of_logs(setting: str, method: str, losses: pd.DataFrame) -> Line:
+    """Show a mean loss in the density of x beside the paper's, which fits no other unit."""
+    mean = COVID.gain(losses, method, None)
+    paper = printed("covid", "loss", task=setting, method=method)
+    # As for other errors, agreement says nothing where noise hides half of the paper's.
+    known = beside(paper, digits=2) | {"coarsest": paper.value / 2 if paper else math.inf}
+    return Line(
+        f"{OF_LOGS}: losses",
+        {"setting": SETTINGS[setting], "method": method},
+        raw=Compared(mean.gain, mean.low, mean.high, better="lower", **known),
+        metric=COVID.unit,
+        note=_loss_note(setting, method, losses),
+    )
+
+
+def _gain_lines(table: str, by_setting: Mapping[str, pd.DataFrame]) -> list[Line]:
+    return [
+        _gain_line(table, setting, over, method, gain)
+        for setting, losses in by_setting.items()
+        for over in (BASELINE, "pooled", "shuffled")
+        for method, gain in COVID.gains(losses, over).items()
+        if over == BASELINE or method.startswith("stochastic")
+    ]
+
+
+def _gain_line(table: str, setting: str, over: str, method: str, gain: PairedGain) -> Line:
     """Express a gain in per cent of the mean loss of what it is over."""
-    unit = 100 * gain.relative / gain.gain if gain.gain else 0.0
+    # The paper's stand in the unit of its losses alone.
     paper, p_below = (
         printed("covid", metric, task=setting, method=method, axis=f"over {over}")
+        if table.startswith(OF_LOGS)
+        else None
         for metric in ("gain", "p_below")
     )
+    known = beside(paper, digits=1) | {"coarsest": paper.value / 2 if paper else math.inf}
     nats = f"{gain.gain:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}] nats per window"
     more = f" (paper < {p_below.value:g})" if p_below else ""
     return Line(
-        "Gains",
+        table,
         {"setting": SETTINGS[setting], "over": over, "method": method},
         raw=Compared(
             100 * gain.relative,
-            unit * gain.low,
-            unit * gain.high,
+            100 * gain.relative_low,
+            100 * gain.relative_high,
             better="higher",
-            **beside(paper, digits=1),
+            **known,
         ),
         metric="gain, %",
         note=f"{nats}; Wilcoxon p = {gain.p_value:.1g}{more}",
@@ -245,4 +339,5 @@ def figures(rows: pd.DataFrame) -> Figures:
         )
         over = "a pool that ignores the context"
         drawn["covid_gains"] = plot_gains(gains(named, over="pooled"), shown, over=over)
-    return {**drawn, **COVID.part_figure("covid_decomposition", rows)}
+    of_counts = _of_counts(rows)
+    return {**drawn, **COVID.part_figure("covid_decomposition", of_counts)}

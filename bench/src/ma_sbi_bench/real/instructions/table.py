@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ from ma_sbi_bench.real.preflight import (
 )
 from ma_sbi_bench.tasks import DDM
 
-__all__ = ["INSTRUCTIONS", "figures", "lines"]
+__all__ = ["INSTRUCTIONS", "RELATIVE", "figures", "lines"]
 
 DATA = {
     "forstmann2008": "Forstmann et al. (2008)",
@@ -65,6 +65,8 @@ CONTRASTS = {
 }
 PARAMETERS = ("v", "a", "tau")
 SHUFFLED = ", shuffled"
+NATS, PER_CENT = "gain, nats per trial", "gain, % of NPE's loss"
+RELATIVE = "Gains in per cent of the loss"
 NOT_AVAILABLE = "the data are on OSF only and were not available"
 
 
@@ -198,8 +200,9 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
             for data, losses in tables.items()
             for method, gain in INSTRUCTIONS.gains(losses, BASELINE).items()
         ),
-        *(line for data in tables for line in _shuffled_lines(data, rows)),
+        *_relative_lines(tables),
         *(_not_run() if len(rows) and EVANS_HAWKINS not in tables else ()),
+        *(line for data in tables for line in _shuffled_lines(data, rows)),
         *_effect_lines(rows),
         *INSTRUCTIONS.part_lines(rows),
         *preflight_lines(rows, INSTRUCTIONS.head, DATA),
@@ -219,16 +222,44 @@ def _loss_note(task: str, method: str, losses: pd.DataFrame) -> str:
 
 
 def _gain_line(data: str, method: str, gain: Compared, note: str) -> Line:
-    labels = {"data": DATA[data], "over": BASELINE, "method": method}
-    return Line("Gains", labels, gain, metric="gain, nats per trial", note=note)
+    return Line("Gains", _gain_labels(data, method), gain, metric=NATS, note=note)
+
+
+def _gain_labels(data: str, method: str) -> dict[str, str]:
+    return {"data": DATA[data], "over": BASELINE, "method": method}
+
+
+def _relative_lines(losses: Mapping[str, pd.DataFrame]) -> Iterator[Line]:
+    """Express gains in per cent of NPE's mean loss, as the paper prints its own."""
+    for data, of_data in losses.items():
+        for method, gain in INSTRUCTIONS.gains(of_data, BASELINE).items():
+            whole = abs(float(of_data[BASELINE].mean()))
+            unit = 100 / whole
+            paper = printed(
+                "instructions", "gain", task=data, method=method, axis=f"over {BASELINE}"
+            )
+            share = Compared(
+                unit * gain.gain,
+                unit * gain.low,
+                unit * gain.high,
+                better="higher",
+                **beside(paper, digits=1),
+            )
+            labels = _gain_labels(data, method)
+            note = f"of {whole:.4f} nats per trial"
+            yield Line(RELATIVE, labels, share, metric=PER_CENT, note=note)
 
 
 def _not_run() -> list[Line]:
     data = {"task": EVANS_HAWKINS, "method": "matched"}
     paper = printed("instructions", "gain", axis=f"over {BASELINE}", **data)
     blank = Compared(math.nan, reason=NOT_AVAILABLE, **beside(paper))
-    note = f"not run: {NOT_AVAILABLE}; the paper's is in per cent"
-    return [_gain_line(EVANS_HAWKINS, "matched", blank, note)]
+    labels = _gain_labels(EVANS_HAWKINS, "matched")
+    note = f"not run: {NOT_AVAILABLE}"
+    return [
+        _gain_line(EVANS_HAWKINS, "matched", replace(blank, paper=None), note),
+        Line(RELATIVE, labels, blank, metric=PER_CENT, note=note),
+    ]
 
 
 def _shuffled_lines(data: str, rows: pd.DataFrame) -> list[Line]:
