@@ -129,6 +129,70 @@ def test_sides_that_are_swapped_are_told_by_a_density():
     assert examine_pairs(x_obs + 1, x_sim, one, reference=known).swapped is False
 
 
+def _law(spread=1.0):
+    law = torch.distributions.Normal(0.0, spread)
+    return lambda x: law.log_prob(x.detach()).sum(dim=1)
+
+
+def test_the_density_of_a_shift_is_the_likelihood_ratio():
+    x = torch.randn(30, 2, generator=torch.Generator().manual_seed(5)).double()
+    shift, basis = torch.tensor([0.4, -0.2]), torch.ones(30, 1).double() / 30**0.5
+    density = _law()
+    expected = (density((x + shift).float()) - density(x.float())).sum().item()
+    assert sides._by_density(x + shift, x, basis, density) == pytest.approx(
+        expected, rel=1e-4
+    )
+    # The other way round, the odds are those against it.
+    assert sides._by_density(x, x + shift, basis, density) == pytest.approx(
+        -expected, rel=1e-4
+    )
+
+
+def test_the_density_of_a_gain_allows_for_its_volume():
+    x = torch.randn(500, 2, generator=torch.Generator().manual_seed(6)).double()
+    basis, density = torch.ones(500, 1).double() / 500**0.5, _law()
+    for gain in (0.5, 2.0):
+        # Half of it leads all rows where simulations are dense: that is no evidence.
+        assert (density(gain * x) - density(x)).sum() * (1 - gain) > 100
+        assert sides._by_density(gain * x, x, basis, density) <= 0
+        assert sides._by_density(x, gain * x, basis, density) >= 0
+
+
+@pytest.mark.parametrize("worst", [-torch.inf, torch.nan])
+def test_a_density_of_zero_tells_the_sides_and_one_of_no_number_does_not(worst):
+    x = torch.rand(40, 1, generator=torch.Generator().manual_seed(7)).double()
+    basis = torch.ones(40, 1).double() / 40**0.5
+
+    def density(x):
+        return torch.where((x > 0) & (x < 1), 0.0, worst)[:, 0]
+
+    assert sides._by_density(x + 0.5, x, basis, density) < -sides.TOLD
+    assert sides._by_density(x, x + 0.5, basis, density) > sides.TOLD
+    assert sides._by_density(x + 9, x + 8, basis, density) == 0
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_density_of_simulations_tells_the_sides(given):
+    # Two far clusters: a shift of half their own spread is a tenth of all spread.
+    rng = torch.Generator().manual_seed(8)
+
+    def simulate(num):
+        cluster = 10.0 * (torch.arange(num) % 2)[:, None]
+        return torch.randn(num, 1, generator=rng).double() + cluster
+
+    def exact_density(x):
+        return (-(x.detach() - torch.tensor([0.0, 10.0])).square() / 2).logsumexp(dim=1)
+
+    x = simulate(60)
+    pool = Reference.of(simulate(2000), exact_density if given else None)
+    codes = torch.zeros(60, dtype=torch.long)
+    assert examine_pairs(x + 0.7, x, codes, reference=pool).swapped is False
+    assert examine_pairs(x, x + 0.7, codes, reference=pool).swapped is True
+    # Their mean and variance alone do not show it.
+    mean = Reference(pool.centre, pool.whitener, pool.scale)
+    assert examine_pairs(x, x + 0.7, codes, reference=mean).swapped is None
+
+
 def test_moments_of_a_density_are_zero_at_its_draws():
     weights = torch.distributions.Categorical(torch.tensor([0.3, 0.7]))
     centres = torch.tensor([[0.0, -3.0], [1.0, 2.0]])

@@ -242,7 +242,7 @@ def plan_corrector(
                 groups=None if groups is None else torch.from_numpy(data.groups),
                 noise=data.simulator,
                 reference=_reference(reference, posterior, density, data),
-                one_run=data.x_sim[:, 0],
+                one_run=data.x_sim[:, 0] if data.x_sim.shape[1] > 1 else None,
                 seed=seed,
             )
             if pairing.at_one_setting and _is_like_prior(data, posterior, seed):
@@ -399,18 +399,13 @@ def _reference(
 ) -> AnyReference | None:
     """Describe simulations: draws, those that the posterior saw, or what a density says."""
     if simulations is not None:
-        return Reference.of(simulations)
+        return Reference.of(simulations, density)
     trained = getattr(posterior, "training_range", None)
-    if trained is None:
-        # Which side is simulations is asked: neither may say where they are.
-        both = torch.cat([data.x_obs, data.mean_x_sim])
-        return None if density is None else DensityReference.of(density, both)
-    whitener = trained.whitener.cpu().double()
-    # A diagonal matrix is made of standard deviations alone; of a constant column it is 0.
-    if whitener.count_nonzero() == len(whitener):
-        scale = 1 / whitener.diag().abs()
-        return Reference(trained.center, scale=scale.where(scale > 0, 1.0))
-    return Reference(trained.center, whitener, torch.linalg.pinv(whitener).norm(dim=0))
+    if trained is not None:
+        return Reference.within(trained, density)
+    # Which side is simulations is asked: neither may say where they are.
+    both = torch.cat([data.x_obs, data.mean_x_sim])
+    return None if density is None else DensityReference.of(density, both)
 
 
 def _usable(

@@ -16,7 +16,7 @@ from ma_sbi.choosing.independence import (
     normal_scores,
     permuted_within,
 )
-from ma_sbi.choosing.reference import AnyReference, DensityReference
+from ma_sbi.choosing.reference import AnyReference
 from ma_sbi.choosing.sides import LIKE, TOLD, Unlike, tell_sides, tell_unlike
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import UNITS, column_scale, other_units, spreads_apart
@@ -172,14 +172,16 @@ def examine_pairs(
         factor = UNITS_OF_COPIES
     own = None if groups is None else groups[some]
     p_value = _pairs_p_value(observed, simulated, few, own, rng)
+    averaged = one_run is not None
     one_run = x_sim if one_run is None else one_run
     asked: slice | Tensor = slice(None)
-    if isinstance(reference, DensityReference) and len(x_obs) > MOST_ASKED:
+    asks = reference is not None and reference.log_density is not None
+    if asks and len(x_obs) > MOST_ASKED:
         asked = torch.randperm(len(x_obs), generator=rng)[:MOST_ASKED]
     among = None if groups is None else groups[asked]
     sides = x_obs[asked], x_sim[asked]
     swapped, log_odds = tell_sides(
-        *sides, codes[asked], features[asked], among, reference, rng
+        *sides, codes[asked], features[asked], among, reference, rng, averaged=averaged
     )
     return Pairing(
         p_value,

@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
+from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
+from ma_sbi.one_at_a_time import local_filters
+from ma_sbi.posteriors.training_range import TrainingRange
 from ma_sbi.scaling import column_scale
 
-__all__ = ["AnyReference", "DensityReference", "Reference", "whitener_of"]
+__all__ = ["AnyReference", "DensityReference", "LogDensity", "Reference", "whitener_of"]
+
+
+LogDensity: TypeAlias = Callable[[Tensor], Tensor]
+"""Log density of simulations, ``(n, dim_x) -> (n,)``."""
+
+# Mixtures of Gaussians: most columns, sizes, and the rows they are fitted to.
+MOST_COLUMNS, SIZES = 20, (1, 2, 4, 8)
+FEWEST_FITTED, MOST_FITTED = 100, 5_000
+# Variance that is added, in units of the simulations.
+LEAST_VARIANCE = 1e-4
+
+
+def _mixture(x: Tensor) -> LogDensity | None:
+    """Fit mixtures of Gaussians to simulations; the best by BIC is about their density."""
+    if x.shape[1] > MOST_COLUMNS or len(x) < FEWEST_FITTED:
+        return None
+    centre, scale = x.mean(dim=0), column_scale(x)
+
+    def in_units(x: Tensor) -> np.ndarray:
+        return ((x.cpu().double() - centre) / scale).numpy()
+
+    some = in_units(x[:MOST_FITTED])
+    with local_filters():
+        warnings.simplefilter("ignore")  # that one has not converged: another may be better
+        fitted = [
+            GaussianMixture(size, reg_covar=LEAST_VARIANCE, random_state=0).fit(some)
+            for size in SIZES
+        ]
+    best = min(fitted, key=lambda one: float(one.bic(some)))
+    return lambda x: torch.from_numpy(best.score_samples(in_units(x)))
 
 
 @dataclass(frozen=True)
@@ -24,19 +59,44 @@ class Reference:
             None if correlations are not known.
         scale: Their standard deviations, shape ``(dim_x,)``, if they are known.
         num: Their number, if it is known.
+        log_density: Of simulations, given or about; None if it is not known.
     """
 
     centre: Tensor
     whitener: Tensor | None = None
     scale: Tensor | None = None
     num: float = torch.inf
+    log_density: LogDensity | None = None
 
     @classmethod
-    def of(cls, x: Tensor) -> Reference:
-        """Describe simulations x, shape ``(n, dim_x)``."""
+    def of(cls, x: Tensor, log_density: LogDensity | None = None) -> Reference:
+        """Describe simulations x, shape ``(n, dim_x)``, by their density if it is given."""
         x = x.cpu().double()
-        centred = x - x.mean(dim=0)
-        return cls(x.mean(dim=0), whitener_of(centred), column_scale(x), len(x))
+        whitener = whitener_of(x - x.mean(dim=0))
+        log_density = log_density or _mixture(x)
+        return cls(x.mean(dim=0), whitener, column_scale(x), len(x), log_density)
+
+    @classmethod
+    def within(
+        cls, trained: TrainingRange, log_density: LogDensity | None = None
+    ) -> Reference:
+        """Describe the simulations that a posterior was trained on."""
+        whitener = trained.whitener.cpu().double()
+        # A diagonal matrix is made of deviations alone; of a constant column it is 0.
+        if whitener.count_nonzero() == len(whitener):
+            scale = 1 / whitener.diag().abs()
+            scale = scale.where(scale > 0, 1.0)
+            return cls(trained.center, scale=scale, log_density=log_density)
+
+        def gaussian(x: Tensor) -> Tensor:
+            centred = x.cpu().double() - trained.center.cpu().double()
+            return -(centred @ whitener).square().sum(dim=1) / 2
+
+        scale, log_density = (
+            torch.linalg.pinv(whitener).norm(dim=0),
+            log_density or gaussian,
+        )
+        return cls(trained.center, whitener, scale, log_density=log_density)
 
     def deviations(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what has a mean of zero in simulations, and its whitener if known."""
@@ -80,16 +140,14 @@ class DensityReference:
         scale: Any scale of each column, shape ``(dim_x,)``.
     """
 
-    log_density: Callable[[Tensor], Tensor]
+    log_density: LogDensity
     centre: Tensor
     axes: Tensor
     scale: Tensor
     num = torch.inf
 
     @classmethod
-    def of(
-        cls, log_density: Callable[[Tensor], Tensor], x: Tensor
-    ) -> DensityReference | None:
+    def of(cls, log_density: LogDensity, x: Tensor) -> DensityReference | None:
         """Look at a log density near x ``(n, dim_x)``; None if torch has no gradient."""
         x = x.cpu().double()
         axes = torch.linalg.eigh(x.T.cov().reshape(x.shape[1], -1))[1]

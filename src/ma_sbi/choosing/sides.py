@@ -15,7 +15,12 @@ from ma_sbi.choosing.independence import (
     normal_scores,
     share_above,
 )
-from ma_sbi.choosing.reference import AnyReference, DensityReference, whitener_of
+from ma_sbi.choosing.reference import (
+    AnyReference,
+    DensityReference,
+    LogDensity,
+    whitener_of,
+)
 from ma_sbi.scaling import column_scale
 
 __all__ = ["LIKE", "TOLD", "Unlike", "tell_sides", "tell_unlike"]
@@ -45,6 +50,8 @@ UNLIKE, LIKE = 0.001, 0.01
 CLEARLY_FARTHER = 3.0
 # Deviations from other simulations at which no population of parameters is.
 FAR = 10.0
+# Nats at which a log density is cut off, so that one row cannot decide alone.
+MOST_NATS = 1e6
 # Spread of a moment below which it is the same in all rows, and tells nothing.
 SAME = 1e-6
 
@@ -57,20 +64,36 @@ def tell_sides(
     groups: Tensor | None,
     reference: AnyReference | None,
     rng: torch.Generator | None,
+    *,
+    averaged: bool = False,
 ) -> tuple[bool | None, float | None]:
     """Compare the sides: simulations are like others, whatever their context.
 
+    Args:
+        x_obs: Observations, shape ``(n, dim_x)``.
+        x_sim: Simulations of the same rows.
+        codes: Number of the context of each row, shape ``(n,)``.
+        features: Of the context, shape ``(n, num_features)``.
+        groups: Group of each row, which counts once; None if all rows count.
+        reference: What other simulations are like.
+        rng: Of permutations.
+        averaged: Whether x_sim is the mean of several simulations.
+
     Returns:
-        Whether sides are swapped, if that is told, and the log odds of it by their means.
+        Whether sides are swapped, if that is told, and the log odds of it where means
+        depart.
     """
+    # A mean of several simulations is no draw of their density.
+    averaged = averaged or groups is not None
+    log_density = None if averaged or reference is None else reference.log_density
+    if averaged and isinstance(reference, DensityReference):
+        reference = None
     if groups is not None:
-        if isinstance(reference, DensityReference):
-            reference = None  # a mean of several simulations is no draw of their density
         # Rows of a group may share theta: each group counts once.
         cells = torch.stack([groups.cpu(), codes], dim=1).unique(dim=0, return_inverse=True)
         x_obs, x_sim, features = (means_of(x, cells[1]) for x in (x_obs, x_sim, features))
         codes = cells[0][:, 1]
-    log_odds, p_value = _by_means(x_obs, x_sim, features, reference)
+    log_odds, p_value = _by_means(x_obs, x_sim, features, reference, log_density)
     if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
         # Both sides depart, as where the context depends on theta.
         log_odds = None
@@ -90,12 +113,17 @@ def tell_sides(
 
 
 def _by_means(
-    x_obs: Tensor, x_sim: Tensor, features: Tensor, reference: AnyReference | None
+    x_obs: Tensor,
+    x_sim: Tensor,
+    features: Tensor,
+    reference: AnyReference | None,
+    log_density: LogDensity | None,
 ) -> tuple[float | None, float]:
     """Tell the sides by means: those of simulations do not depend on the context.
 
     Nor do they differ from the mean of other simulations, where that is known. By the
-    likelihood of Gaussians: pairs share what varies besides, so that few rows tell it.
+    likelihood of Gaussians, or the density of simulations where that is known: pairs share
+    what varies besides, so that few rows tell it.
 
     Returns:
         The log odds of swapped sides, None if means hardly depart; and the p-value of
@@ -117,7 +145,33 @@ def _by_means(
     p_value = stats.chi2.sf(observed, rank * columns)
     # The mean of other simulations is known up to chance, too.
     p_value = 1.0 if observed < HARDLY * simulated else float(p_value)
+    if log_density is not None:
+        return _by_density(x_obs, x_sim, basis, log_density), p_value
     return (simulated - observed) / 2, p_value
+
+
+def _by_density(
+    x_obs: Tensor, x_sim: Tensor, basis: Tensor, log_density: LogDensity
+) -> float:
+    """Return the log odds of swapped sides by the likelihood ratio of the pairs.
+
+    Of a shift, and of a linear departure, which spreads x about the means of contexts by
+    other factors: a gain below one leads all observations where simulations are dense.
+    Where the two disagree, nothing is told.
+    """
+    at_obs, at_sim = (
+        log_density(x.float()).cpu().double().nan_to_num(nan=-MOST_NATS)
+        for x in (x_obs, x_sim)
+    )
+    ratio = at_obs.clamp(-MOST_NATS, MOST_NATS) - at_sim.clamp(-MOST_NATS, MOST_NATS)
+    shift = ratio.sum().item()
+    residuals = [x - x.mean(dim=0) for x in (x_obs, x_sim)]
+    residuals = [x - basis @ (basis.T @ x) for x in residuals]
+    volumes = [(x.T @ x).logdet() for x in residuals]
+    # Of a constant column, or the total of others, no volume is known.
+    wider = (volumes[0] - volumes[1]).nan_to_num(0.0, 0.0, 0.0).item()
+    linear = shift + len(x_obs) * wider / 2
+    return 0.0 if shift * linear < 0 else min(shift, linear, key=abs)
 
 
 def _mean_departs(delta: Tensor, basis: Tensor) -> float:
