@@ -42,6 +42,7 @@ from ma_sbi_bench.report.tables import (
 from ma_sbi_bench.tables.claims import Claim
 from ma_sbi_bench.tables.paper_claims import judge_claims
 from ma_sbi_bench.tables.presentation import PRESENTATIONS, Presentation
+from ma_sbi_bench.tables.training import TRAINING_SECONDS
 from ma_sbi_bench.trials.run import CELL_PARTS
 
 __all__ = ["RULE", "Block", "Drawn", "Paragraph", "Report", "Section", "gather"]
@@ -362,13 +363,18 @@ class Report:
 
     @property
     def hours(self) -> Table:
-        """Time of each experiment's cells; shared ones are of the first that has them."""
+        """Time of each experiment's cells; shared ones are of the first that has them.
+
+        What a posterior took to train is not in the time of a cell.
+        """
         counted: set[str] = set()
         rows = []
         for section in filter(lambda one: one.cells, self.shown):
             own = section.rows[~section.rows["key"].isin(counted)]
             counted |= set(own["key"])
-            hours = float(own.drop_duplicates("key")["seconds"].sum()) / 3600
+            training = own.loc[own["metric"] == TRAINING_SECONDS, "value"].sum()
+            seconds = own.drop_duplicates("key")["seconds"].sum() + training
+            hours = float(seconds) / 3600
             parts = seconds_of_parts(own)
             whole = sum(parts.values())
             shares = (100 * one / whole if whole else math.nan for one in parts.values())
@@ -382,7 +388,7 @@ class Report:
             )
         heads = ["cells", "hours of the clock, one thread each", *CELL_PARTS]
         columns = [Column("experiment"), *(Column(head, numeric=True) for head in heads)]
-        return Table("Where the hours go, without training", columns, rows)
+        return Table("Where the hours go", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in types that JSON has; NaN is None."""

@@ -23,6 +23,7 @@ from ma_sbi_bench.tables import (
     sharpness,
     structural,
     theorem_1,
+    training,
     unpaired,
     unseen_words_lines,
 )
@@ -69,6 +70,7 @@ OTHERS = {
     "structural": Presentation(structural.lines),
     "advice": Presentation(advice_lines.lines),
     "compute": Presentation(compute.lines),
+    "training": Presentation(training.lines),
     "covid": Presentation(covid.lines, covid.figures),
     "instructions": Presentation(instructions.lines, instructions.figures),
 }

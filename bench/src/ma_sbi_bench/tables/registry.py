@@ -23,6 +23,7 @@ from ma_sbi_bench.tables.recovered_shift import RecoveredShift
 from ma_sbi_bench.tables.sharpness import Sharpness
 from ma_sbi_bench.tables.structural import Structural
 from ma_sbi_bench.tables.theorem_1 import Theorem1
+from ma_sbi_bench.tables.training import Training
 from ma_sbi_bench.tables.unpaired import Unpaired
 from ma_sbi_bench.tables.unseen_words import UnseenWords
 
@@ -43,41 +44,39 @@ class Schematic(Experiment):
         raise ValueError("the schematic has no cells")
 
 
-EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one
-    for one in (
-        Schematic(),
-        compared.MAIN_RESULTS,
-        compared.HIDE_CALIBRATION,
-        RecoveredShift(),
-        sweeps.ROPE_SWEEPS,
-        compared.BACKBONE_ABLATION,
-        compared.POSTERIORS,
-        compared.DECOMPOSITION,
-        sweeps.CALIBRATION_SIZE,
-        Theorem1(),
-        Sharpness(),
-        Channels(),
-        ExclusionTable(),
-        NeverWorse(),
-        UnseenWords(),
-        Unpaired(),
-        Structural(),
-        Advice(),
-        sweeps.NOISY_CONTEXT,
-        sweeps.INDEX_OR_TEXT,
-        compared.UNSEEN_REGIMES,
-        compared.WELL_SPECIFIED,
-        compared.ENCODER_ABLATION,
-        sweeps.CORRECTOR_NETWORK,
-        sweeps.SINKHORN_EPSILON,
-        sweeps.NNPE_SCALE,
-        Compute(),
-        sweeps.CONTINUOUS_CONTEXT,
-        COVID,
-        INSTRUCTIONS,
-    )
-}
+_CELLS: tuple[Experiment, ...] = (
+    Schematic(),
+    compared.MAIN_RESULTS,
+    compared.HIDE_CALIBRATION,
+    RecoveredShift(),
+    sweeps.ROPE_SWEEPS,
+    compared.BACKBONE_ABLATION,
+    compared.POSTERIORS,
+    compared.DECOMPOSITION,
+    sweeps.CALIBRATION_SIZE,
+    Theorem1(),
+    Sharpness(),
+    Channels(),
+    ExclusionTable(),
+    NeverWorse(),
+    UnseenWords(),
+    Unpaired(),
+    Structural(),
+    Advice(),
+    sweeps.NOISY_CONTEXT,
+    sweeps.INDEX_OR_TEXT,
+    compared.UNSEEN_REGIMES,
+    compared.WELL_SPECIFIED,
+    compared.ENCODER_ABLATION,
+    sweeps.CORRECTOR_NETWORK,
+    sweeps.SINKHORN_EPSILON,
+    sweeps.NNPE_SCALE,
+    Compute(),
+    sweeps.CONTINUOUS_CONTEXT,
+    COVID,
+    INSTRUCTIONS,
+)
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*_CELLS, Training(_CELLS))}
 """Every experiment, in the order in which the report shows them."""
 
 
