@@ -643,6 +643,10 @@ REFUSED = {
     ),
     "no file": (lambda folder: load_posterior(folder / "none"), "there is no file"),
     # around correctors
+    "several trials in fit": (
+        lambda _: fit_corrector(NOTES, X[:, None], X[:, None]),
+        "fit a corrector to single trials, one a row with the context of its observation",
+    ),
     "cross_fit of a class": (
         lambda _: cross_fit(ShiftCorrector),
         "got the class ShiftCorrector: pass one such as ShiftCorrector(encoder)",

@@ -370,6 +370,18 @@ def test_the_other_order_of_dimensions_is_refused_where_sizes_agree(batched, bat
         posterior.sample(batch, torch.zeros(batch, 3))
 
 
+@pytest.mark.parametrize("num_samples", [3, 4, 5])
+def test_rows_in_the_place_of_parameters_are_refused_where_sizes_agree(num_samples):
+    x = torch.arange(9.0).reshape(3, 3)
+    posterior = from_callable(
+        lambda n, x: x.T[None] + torch.zeros(n, 3, len(x)), batched=True
+    )
+    with pytest.raises(ValueError, match=r"must return shape \(num_samples, batch"):
+        posterior.sample(num_samples, x)
+    right = from_callable(lambda n, x: x + torch.zeros(n, *x.shape), batched=True)
+    assert torch.equal(right.sample(num_samples, x), x.expand(num_samples, 3, 3))
+
+
 def test_a_density_in_the_other_order_is_refused_where_sizes_agree():
     posterior = from_callable(
         lambda n, x: exact(x).sample((n,)),

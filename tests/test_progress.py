@@ -4,6 +4,7 @@ import io
 import logging
 from contextlib import contextmanager, redirect_stderr
 
+import pandas as pd
 import pytest
 import torch
 from torch.distributions import MultivariateNormal
@@ -19,7 +20,8 @@ from ma_sbi import (
     fit_flow,
     from_callable,
 )
-from ma_sbi.display.progress import parts, say, showing, steps
+from ma_sbi.cli import app
+from ma_sbi.display.progress import parts, quiet, say, showing, steps
 from ma_sbi.plots import plot_coverage
 
 X = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
@@ -155,3 +157,39 @@ def test_nothing_of_hugging_face_is_seen(caplog, capfd):
         SentenceEncoder().fit_transform(["The sensor reads high.", "All is well."])
     assert [one for one in caplog.records if not one.name.startswith("ma_sbi")] == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_quiet_silences_all_but_what_is_asked_to_show_itself():
+    with watched() as terminal:
+        with quiet(True):
+            list(steps(range(3), "A part"))
+        assert terminal.getvalue() == ""
+        with quiet(True):
+            list(steps(range(3), "A part", show_progress=True))
+        assert "A part" in terminal.getvalue()
+        with quiet(False):
+            list(steps(range(3), "Another"))
+        assert "Another" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("command", ["check", "fit", "correct"])
+def test_every_command_can_be_quiet(command, tmp_path):
+    table, model, out = (str(tmp_path / name) for name in ("t.csv", "m.model", "o.csv"))
+    columns = {"context": NOTES, "x_obs": OBS[:, 0], "x_sim": X[:, 0]}
+    pd.DataFrame(columns).to_csv(table, index=False)
+    lines = {
+        "check": ["check", table],
+        "fit": ["fit", table, "--out", model],
+        "correct": ["correct", table, "--model", model, "--out", out],
+    }
+    with watched() as terminal, pytest.MonkeyPatch.context() as patch:
+        # A console asks the environment, too.
+        patch.setenv("FORCE_COLOR", "1")
+        app(lines["fit"], standalone_mode=False)
+        shown = {}
+        for options in ([], ["--quiet"]):
+            before = len(terminal.getvalue())
+            app(lines[command] + options, standalone_mode=False)
+            shown[bool(options)] = terminal.getvalue()[before:]
+    assert shown[False] != ""
+    assert shown[True] == ""

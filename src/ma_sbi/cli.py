@@ -152,9 +152,11 @@ def check(
             help="Exit with 1 if the verdict is another; may be given several times."
         ),
     ] = None,
+    quiet: options.Quiet = False,
     seed: options.Seed = 0,
 ) -> None:
     """Say whether a correction by this context can be trusted, and why."""
+    from ma_sbi.display import progress
     from ma_sbi.display.text import printable
     from ma_sbi.writing import check_output
 
@@ -165,7 +167,8 @@ def check(
         model = (
             None if posterior is None else options.PosteriorFile(posterior, allow_pickle)
         )
-        result = _check(file, model, named, require or [], seed)
+        with progress.quiet(quiet):
+            result = _check(file, model, named, require or [], seed)
         if result.advice.code:
             code = f"{_to_begin_with(file, model, named, seed)}\n\n{result.advice.code}"
             if result.corrector is not None and result.verdict != MARGINAL:

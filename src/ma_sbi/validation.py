@@ -41,6 +41,12 @@ class LostPrecision(UserWarning):
     """Numbers of a column are too near to each other for single precision."""
 
 
+SEVERAL_TRIALS = (
+    ": of several trials of each observation, fit a corrector to single trials, one a row "
+    "with the context of its observation, and correct by per_trial(corrector, dim_x)"
+)
+
+
 def as_matrix(
     values: Any,
     name: str,
@@ -75,9 +81,10 @@ def as_matrix(
         # A vector is one observation, unless the observations are scalars.
         matrix = matrix[:, None] if dim == 1 or column else matrix[None, :]
     if matrix.ndim != 2 or matrix.numel() == 0:
+        trials = matrix.ndim == 3 and name in ("x", "x_obs")
         raise ValueError(
             f"{name} must be a non-empty matrix (observations x dimensions), "
-            f"got shape {tuple(values.shape)}"
+            f"got shape {tuple(values.shape)}" + (SEVERAL_TRIALS if trials else "")
         )
     if dim is not None and matrix.shape[1] != dim:
         raise ValueError(

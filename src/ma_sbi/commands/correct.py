@@ -15,6 +15,7 @@ from ma_sbi.commands.options import (
     LabelColumns,
     NumberColumns,
     PosteriorPath,
+    Quiet,
     Seed,
     XObsColumns,
     refusals,
@@ -69,6 +70,7 @@ def correct(
         bool,
         typer.Option("--start-over", help="Forget what a run that was stopped has done."),
     ] = False,
+    quiet: Quiet = False,
     seed: Seed = 0,
 ) -> None:
     """Correct every row of a table; a run that was stopped goes on where it was."""
@@ -106,7 +108,7 @@ def correct(
                 seed,
             )
             check_new(job, source.names)
-            with _workers(scheduler) as workers, _progress(source) as progress:
+            with _workers(scheduler) as workers, _progress(source, quiet=quiet) as progress:
                 try:
                     outcome = run(
                         source,
@@ -222,13 +224,14 @@ def _workers(scheduler: str | None) -> Iterator[Any]:
 
 
 @contextmanager
-def _progress(source: Source) -> Iterator[Callable[[int, int], None]]:
+def _progress(source: Source, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """Show how far a run is, on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=quiet) as shown:
         task = shown.add_task("Correcting", total=source.size)
 
         def tell(rows: int, position: int) -> None:

@@ -51,9 +51,11 @@ def fit(
     groups: options.GroupsColumn = None,
     number: options.NumberColumns = None,
     label: options.LabelColumns = None,
+    quiet: options.Quiet = False,
     seed: options.Seed = 0,
 ) -> None:
     """Learn a correction from a table, print what was learned, and save it."""
+    from ma_sbi.display import progress
     from ma_sbi.display.text import printable
     from ma_sbi.writing import check_output
 
@@ -82,7 +84,7 @@ def fit(
                 "of each observation; expected columns x_sim_0, x_sim_1, ..., or name "
                 "others with --x-sim; or pass simulations from the prior: --simulations"
             )
-        with one_thread():
+        with one_thread(), progress.quiet(quiet):
             corrector = _fit(held, model, pool, seed, density=density)
             from ma_sbi.correctors.files import save_corrector
 

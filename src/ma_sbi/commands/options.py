@@ -21,6 +21,7 @@ __all__ = [
     "NumberColumns",
     "PosteriorFile",
     "PosteriorPath",
+    "Quiet",
     "Seed",
     "TableFile",
     "ThetaColumns",
@@ -93,6 +94,7 @@ LabelColumns = Annotated[
     list[str] | None,
     typer.Option("--label", help="Columns of the context that are labels, though numbers."),
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything.")]
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from tqdm import tqdm
 
-__all__ = ["parts", "say", "showing", "stages", "steps"]
+__all__ = ["parts", "quiet", "say", "showing", "stages", "steps"]
 
 T = TypeVar("T")
 # Seconds after which work counts as long.
@@ -27,6 +27,7 @@ PAUSE = 0.1
 
 # The line of the work that this one is part of; None if there is none.
 _line: ContextVar[Any] = ContextVar("line", default=None)
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 @contextmanager
@@ -97,9 +98,21 @@ def steps(
     yield from tqdm(items, words, disable=not shown, delay=DELAY, leave=False)
 
 
+@contextmanager
+def quiet(silent: bool) -> Iterator[None]:  # noqa: FBT001
+    """Show no progress inside, if so, unless the work is asked to."""
+    token = _quiet.set(silent or _quiet.get())
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
 def _is_shown(show_progress: bool | None) -> bool:  # noqa: FBT001
     if show_progress is not None:
         return show_progress
+    if _quiet.get():
+        return False
     watched = sys.stderr is not None and sys.stderr.isatty()
     return _line.get() is None and (watched or "ipykernel" in sys.modules)
 

@@ -32,7 +32,7 @@ def from_callable(
             shape ``(dim_x,)``; or, if batched, ``(num_samples, batch, dim_theta)`` for x
             of shape ``(batch, dim_x)``, which saves a loop. A ``seed`` reaches it if it
             draws with torch. Where the order of dimensions could not be told from sizes
-            (three draws of three parameters), it is asked for one draw more.
+            (three draws of three parameters), it is asked again, for a draw or a row more.
         log_prob: ``log_prob(theta, x)`` gives ``(n,)`` for theta ``(n, dim_theta)`` and
             one x; or, if batched, ``(n, batch)`` for theta ``(n, batch, dim_theta)``.
         batched: Whether the functions take a batch of observations.
@@ -73,12 +73,19 @@ class CallableAdapter(Truncated):
         self.batched = batched
 
     def _propose(self, num_samples: int, x: Tensor) -> Tensor:
-        if self.batched and num_samples == len(x) > 1:
-            return self._ask(num_samples + 1, x)[:-1]
         draws = self._ask(num_samples, x)
-        if draws.shape[2] == num_samples > 1:
-            return self._ask(num_samples + 1, x)[:-1]
-        return draws
+        sizes = draws.shape if self.batched else (len(draws), draws.shape[2])
+        several = [size for size in sizes if size > 1]
+        if len(set(several)) == len(several):
+            return draws
+        # Sizes that are equal do not tell the order of dimensions: different ones do.
+        num_rows, dim_theta = draws.shape[1:]
+        more_x = x
+        if self.batched and num_rows == dim_theta:
+            more_x = torch.cat([x, x[:1]])
+        taken = {dim_theta, len(more_x)} if self.batched else {dim_theta}
+        more = next(num for num in range(num_samples, num_samples + 3) if num not in taken)
+        return self._ask(more, more_x)[:num_samples, :num_rows]
 
     def _ask(self, num_samples: int, x: Tensor) -> Tensor:
         if self.batched:
