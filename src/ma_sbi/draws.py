@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+
+if TYPE_CHECKING:
+    from ma_sbi.protocols import ArrayLike
 
 __all__ = ["to_arviz", "to_frame"]
 
@@ -14,7 +17,7 @@ RESERVED = ("chain", "draw", "observation")
 
 
 def to_arviz(
-    draws: Any, *, names: Sequence[str] | None = None, observations: Any = None
+    draws: ArrayLike, *, names: Sequence[str] | None = None, observations: Any = None
 ) -> Any:
     """Give draws as an ``xarray.Dataset`` that ArviZ takes as a posterior.
 
@@ -52,7 +55,7 @@ def to_arviz(
 
 
 def to_frame(
-    draws: Any, *, names: Sequence[str] | None = None, observations: Any = None
+    draws: ArrayLike, *, names: Sequence[str] | None = None, observations: Any = None
 ) -> pd.DataFrame:
     """Give draws as a table with one row per draw of each observation.
 
@@ -90,9 +93,10 @@ def to_frame(
 
 
 def _check(
-    draws: Any, names: Sequence[str] | None, observations: Any
+    draws: ArrayLike, names: Sequence[str] | None, observations: Any
 ) -> tuple[np.ndarray, list[str], pd.Index]:
-    values = np.asarray(draws.detach().cpu() if hasattr(draws, "detach") else draws)
+    detach = getattr(draws, "detach", None)  # a tensor's
+    values = np.asarray(detach().cpu() if callable(detach) else draws)
     if values.ndim not in (2, 3) or values.size == 0:
         raise ValueError(
             "draws must have shape (num_samples, batch, dim_theta) or (num_samples, "

@@ -30,7 +30,7 @@ from ma_sbi.correctors.located import RidgeWithResiduals
 from ma_sbi.correctors.regimes import Regimes
 from ma_sbi.correctors.ridge import Ridge
 from ma_sbi.one_at_a_time import local_filters
-from ma_sbi.protocols import Context, Corrections, Encoder
+from ma_sbi.protocols import ArrayLike, Context, Corrections, Encoder
 from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_matrix
 
@@ -58,7 +58,7 @@ NOTHING = "nothing departs"
 class NothingDeparts(BaseCorrector):
     """Leaves every observation as it is."""
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return x itself, with weight one."""
         x, _ = self.matched(x, context)
         return Corrections.certain(as_matrix(x, "x"))
@@ -225,6 +225,7 @@ class LearnedForwards(BaseProposal):
 
     def fit(self, encoder: Any, data: Calibration, seed: int | None) -> ForwardCorrector:
         """Learn the map and its way back."""
+        assert data.pool is not None  # noqa: S101 (else it does not suit)
         corrector = ForwardCorrector(data.pool, NUM_DRAWS)
         with local_filters():
             warnings.simplefilter("ignore")

@@ -6,7 +6,7 @@ from typing import Any
 
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.unseen import Examples
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.storing.forms import stored
 
 __all__ = ["SAME", "CommonCorrector"]
@@ -40,7 +40,7 @@ class CommonCorrector(BaseCorrector):
         """What was chosen, what was rejected, and why."""
         return self.corrector.why
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return every candidate correction of x ``(batch, dim_x)`` with its weight."""
         return self.corrector.corrections(x, SAME)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import torch
@@ -112,7 +111,7 @@ class ForwardCorrector(BaseCorrector, BaseEstimator):
     dim_x_: int
     doubt_: float
 
-    def __init__(self, simulations: Any, num_candidates: int = 128) -> None:
+    def __init__(self, simulations: ArrayLike, num_candidates: int = 128) -> None:
         self.simulations = simulations
         self.num_candidates = num_candidates
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ma_sbi.nan import no_density, refuse, tell
-from ma_sbi.protocols import MAX_ROWS
+from ma_sbi.protocols import MAX_ROWS, ArrayLike
 from ma_sbi.randomness import generator
 from ma_sbi.scaling import column_scale
 from ma_sbi.storing.forms import stored
@@ -171,7 +171,9 @@ class ShiftLikelihood:
     curvature: Tensor
 
     @classmethod
-    def of(cls, density: Callable[[Tensor], Tensor], simulations: Any) -> ShiftLikelihood:
+    def of(
+        cls, density: Callable[[Tensor], Tensor], simulations: ArrayLike
+    ) -> ShiftLikelihood:
         """Prepare what does not depend on observations, for any number of fits.
 
         Args:
@@ -215,7 +217,7 @@ class ShiftLikelihood:
         return replace(biased, origin=origin)
 
     def shifts(
-        self, x_obs: Any, codes: Tensor, *, seed: int | None = None
+        self, x_obs: ArrayLike, codes: Tensor, *, seed: int | None = None
     ) -> LikeliestShifts:
         """Find the shift of each context.
 

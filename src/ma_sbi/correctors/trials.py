@@ -12,7 +12,7 @@ from torch import Tensor
 from ma_sbi.context import as_entries
 from ma_sbi.correctors.composed import BaseCorrector
 from ma_sbi.correctors.unseen import Examples
-from ma_sbi.protocols import Context, Corrections, Corrector
+from ma_sbi.protocols import ArrayLike, Context, Corrections, Corrector
 from ma_sbi.storing.forms import stored
 from ma_sbi.validation import as_count, as_matrix
 
@@ -81,7 +81,7 @@ class TrialCorrector(BaseCorrector):
         """Whether rows cannot be corrected in blocks."""
         return bool(getattr(self.corrector, "needs_every_row", False))
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return candidates of x ``(batch, trials * dim_x)`` with their weights."""
         if isinstance(x, Tensor) and x.ndim == 3:
             x = x.flatten(1)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ma_sbi.choosing import independence
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.validation import as_matrix, as_pairs
 
 __all__ = [
@@ -30,7 +31,7 @@ MOST_LOST = 0.1
 SMALLEST_VARIANCE = 1e-5
 
 
-def departures(x_obs: Any, x_sim: Any) -> Tensor:
+def departures(x_obs: ArrayLike, x_sim: ArrayLike) -> Tensor:
     """Subtract simulations from observations, without the rounding errors of float32.
 
     A constant shift of float32 data comes back with rounding errors, and what should be

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ma_sbi.correctors.composed import BaseCorrector
-from ma_sbi.protocols import Context, Corrections
+from ma_sbi.protocols import ArrayLike, Context, Corrections
 from ma_sbi.randomness import generator
 
 __all__ = ["CorrectedRows"]
@@ -29,7 +28,7 @@ class CorrectedRows(BaseCorrector):
     rows: np.ndarray
     candidates: Corrections
 
-    def corrections(self, x: Any, context: Context) -> Corrections:
+    def corrections(self, x: ArrayLike, context: Context) -> Corrections:
         """Return the candidates of the rows at these positions."""
         place = np.searchsorted(self.rows, np.asarray(context, dtype=int).reshape(-1))
         return Corrections(

@@ -23,7 +23,7 @@ from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.metrics.coverage import acauc
 from ma_sbi.metrics.draws import with_truth
-from ma_sbi.protocols import Context, has_density
+from ma_sbi.protocols import ArrayLike, Context, has_density
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix
 
@@ -118,8 +118,8 @@ class Coverage:
 @torch.no_grad()
 def coverage(
     posterior: Any,
-    theta: Any,
-    x_obs: Any,
+    theta: ArrayLike,
+    x_obs: ArrayLike,
     context: Context | None = None,
     *,
     num_samples: int = 300,
@@ -306,13 +306,15 @@ class CoverageOfCorrection:
 def _run(subject: Subject) -> CoverageOfCorrection:
     positions, rows, _ = subject.some(subject.budget.coverage, "coverage")
     corrected = subject.corrected_posterior
+    theta = rows.theta
+    assert theta is not None
 
     def at(
         x: Tensor, posterior: Any = subject.quick_posterior, where: Any = None
     ) -> Coverage:
         return coverage(
             posterior,
-            rows.theta,
+            theta,
             x.float(),
             where,
             num_samples=subject.budget.draws,

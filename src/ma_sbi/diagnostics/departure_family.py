@@ -11,6 +11,7 @@ noise of either is larger than what the departure adds to the variance of x.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +29,7 @@ from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.display.grouping import MISSING, most_frequent
 from ma_sbi.labels import match_rows
-from ma_sbi.protocols import Context, Encoder
+from ma_sbi.protocols import ArrayLike, Context, Encoder
 from ma_sbi.randomness import derive, generator
 from ma_sbi.reading import read_context
 from ma_sbi.scaling import column_scale
@@ -90,12 +91,12 @@ class DepartureFamily:
 
 def departure_family(
     context: Context,
-    x_obs: Any,
-    x_sim: Any,
+    x_obs: ArrayLike,
+    x_sim: ArrayLike,
     *,
     encoder: Encoder | None = None,
     folds: int = 5,
-    groups: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     seed: int | None = None,
 ) -> DepartureFamily:
     """Compare a shift with a departure that grows linearly with x, by cross-validation.
@@ -163,6 +164,7 @@ def departure_family(
 
 
 def _run(subject: Subject) -> DepartureFamily:
+    assert subject.x_sim is not None
     reading = subject.by_regime
     return departure_family(
         reading.entries,

@@ -18,6 +18,7 @@ exact, whatever the number of kinds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.diagnostics.wordings import Blind
 from ma_sbi.display.progress import steps
 from ma_sbi.labels import match_rows
-from ma_sbi.protocols import Context, Encoder
+from ma_sbi.protocols import ArrayLike, Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.validation import as_count
@@ -81,12 +82,12 @@ class Dependence:
 
 
 def dependence_test(
-    a: Any,
+    a: ArrayLike,
     b: Context,
     *,
     encoder: Encoder | None = None,
     num_permutations: int = 500,
-    groups: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     blind: Blind | None = None,
     seed: int | None = None,
     show_progress: bool | None = None,

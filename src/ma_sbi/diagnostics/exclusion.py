@@ -8,6 +8,7 @@ of any dependence as well, and both must be passed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.diagnostics.wordings import Blind
 from ma_sbi.labels import match_rows
-from ma_sbi.protocols import Context, Encoder
+from ma_sbi.protocols import ArrayLike, Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.validation import as_pairs
@@ -91,15 +92,15 @@ class Exclusion:
 
 def exclusion_test(
     context: Context,
-    x_sim: Any = None,
-    x_obs: Any = None,
-    theta: Any = None,
+    x_sim: ArrayLike | None = None,
+    x_obs: ArrayLike | None = None,
+    theta: ArrayLike | None = None,
     *,
     encoder: Encoder | None = None,
     threshold: float = 0.10,
     level: float = 0.05,
     num_permutations: int = 500,
-    groups: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     blind: Blind | None = None,
     seed: int | None = None,
     show_progress: bool | None = None,
@@ -213,11 +214,11 @@ def exclusion_test(
 
 
 def held_out_r2(
-    values: Any,
+    values: ArrayLike,
     context: Context,
     *,
     encoder: Encoder | None = None,
-    groups: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     seed: int | None = None,
 ) -> float:
     r"""Measure how much of the variance of values the context explains, held out.
@@ -246,11 +247,11 @@ def held_out_r2(
 
 
 def held_out_r2_error(
-    values: Any,
+    values: ArrayLike,
     context: Context,
     *,
     encoder: Encoder | None = None,
-    groups: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     seed: int | None = None,
 ) -> float:
     """Return the standard error of :func:`held_out_r2`, from the spread over rows.
@@ -280,7 +281,9 @@ def held_out_r2_error(
     return float(np.sqrt(len(surplus)) * surplus.std(ddof=1) / whole.sum())
 
 
-def _check(x_sim: Any, x_obs: Any, theta: Any) -> dict[str, np.ndarray]:
+def _check(
+    x_sim: ArrayLike | None, x_obs: ArrayLike | None, theta: ArrayLike | None
+) -> dict[str, np.ndarray]:
     sides = {"x_sim": x_sim, "x_obs": x_obs, "theta": theta}
     given = {name: as_rows(side, name) for name, side in sides.items() if side is not None}
     if not given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from ma_sbi.correctors.cross_fitting import EncodingTable
 from ma_sbi.correctors.shift import ShiftCorrector
 from ma_sbi.labels import match_rows
 from ma_sbi.one_at_a_time import local_filters
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import ArrayLike, Context
 from ma_sbi.randomness import derive, generator
 from ma_sbi.reading import read_context
 from ma_sbi.scaling import column_scale
@@ -132,12 +133,12 @@ class HeldOut:
 
 def hold_out(
     context: Context,
-    x_obs: Any,
-    x_sim: Any,
+    x_obs: ArrayLike,
+    x_sim: ArrayLike,
     *,
     corrector: FittableCorrector | None = None,
     folds: int | None = None,
-    groups: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     scale: Tensor | None = None,
     seed: int | None = None,
 ) -> HeldOut:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -46,7 +46,7 @@ from ma_sbi.diagnostics.estimators import (
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.display.progress import steps
 from ma_sbi.labels import match_rows
-from ma_sbi.protocols import Context, Encoder
+from ma_sbi.protocols import ArrayLike, Context, Encoder
 from ma_sbi.randomness import derive
 from ma_sbi.reading import merge_rare, read_context
 from ma_sbi.validation import as_count
@@ -133,7 +133,7 @@ class Information:
 
 
 def mutual_information(
-    delta: Any,
+    delta: ArrayLike,
     context: Context,
     *,
     encoder: Encoder | None = None,
@@ -473,6 +473,7 @@ def _excess(n: int, p: int, q: int) -> float:
 
 
 def _run(subject: Subject) -> Information:
+    assert subject.x_sim is not None
     context, blind = subject.entries, subject.blind
     encoder: Encoder | None = subject.encoder
     delta = departures(subject.x_obs, subject.x_sim)

@@ -26,6 +26,7 @@ from torch import Tensor
 from ma_sbi.diagnostics.diagnostic import CannotRun, Diagnostic, Findings, Picture
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.one_at_a_time import local_filters
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 from ma_sbi.simulation import sample_prior, simulate
@@ -113,10 +114,10 @@ class OutOfDistribution:
 
 
 def out_of_distribution(
-    x_obs: Any,
-    x_sim: Any,
+    x_obs: ArrayLike,
+    x_sim: ArrayLike,
     *,
-    corrected: Any = None,
+    corrected: ArrayLike | None = None,
     paired: bool = False,
     log_density: LogDensity | None = None,
     num_permutations: int = 999,

@@ -22,7 +22,7 @@ from ma_sbi.diagnostics.diagnostic import Diagnostic
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
 from ma_sbi.labels import in_columns, match_rows
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.protocols import AmortizedPosterior, Context
+from ma_sbi.protocols import AmortizedPosterior, ArrayLike, Context
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import column_scale
 from ma_sbi.simulation import simulate
@@ -72,7 +72,7 @@ class PredictiveCheck:
 def predictive_check(
     posterior: AmortizedPosterior | CorrectedPosterior,
     simulator: Callable[..., Any],
-    x_obs: Any,
+    x_obs: ArrayLike,
     context: Context | None = None,
     *,
     level: float = 0.9,

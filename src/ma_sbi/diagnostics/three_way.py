@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from scipy import stats
@@ -14,12 +15,9 @@ from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.labels import match_rows
 from ma_sbi.metrics.equivalence import Equivalence, tost_paired
 from ma_sbi.metrics.gap import GapClosed, gap_closed
-from ma_sbi.protocols import AmortizedPosterior, Context
+from ma_sbi.protocols import AmortizedPosterior, ArrayLike, Context
 from ma_sbi.randomness import derive, generator
 from ma_sbi.validation import as_count, as_matrix, check_positive
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["GapByPart", "ThreeWay", "three_way"]
 
@@ -79,17 +77,17 @@ class ThreeWay:
 
 def three_way(
     context: Context,
-    x_obs: Any,
-    x_sim: Any,
+    x_obs: ArrayLike,
+    x_sim: ArrayLike,
     *,
     corrector: FittableCorrector | None = None,
     posterior: AmortizedPosterior | None = None,
-    theta: Any = None,
+    theta: ArrayLike | None = None,
     margin: float = 0.05,
     num_samples: int = 200,
     max_rows: int = 500,
     folds: int | None = None,
-    groups: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     held: HeldOut | None = None,
     seed: int | None = None,
 ) -> ThreeWay:

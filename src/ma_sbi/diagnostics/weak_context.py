@@ -6,8 +6,9 @@ regime only up to an error of :math:`K s^2 / n`, whether or not the context is i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from ma_sbi.correctors.composed import FittableCorrector
 from ma_sbi.diagnostics.held_out import Gain, HeldOut, hold_out
 from ma_sbi.labels import match_rows
-from ma_sbi.protocols import Context
+from ma_sbi.protocols import ArrayLike, Context
 from ma_sbi.reading import ContextReading, read_context
 from ma_sbi.theory.estimation import (
     break_even_information,
@@ -24,9 +25,6 @@ from ma_sbi.theory.estimation import (
     triples_needed,
 )
 from ma_sbi.theory.sub_gaussian import sub_gaussian_proxy
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["WeakContext", "weak_context"]
 
@@ -130,13 +128,13 @@ class WeakContext:
 
 def weak_context(
     context: Context,
-    x_obs: Any,
-    x_sim: Any,
+    x_obs: ArrayLike,
+    x_sim: ArrayLike,
     *,
     corrector: FittableCorrector | None = None,
     information: Any = None,
     folds: int | None = None,
-    groups: Any = None,
+    groups: ArrayLike | Sequence[Any] | None = None,
     held: HeldOut | None = None,
     seed: int | None = None,
 ) -> WeakContext:

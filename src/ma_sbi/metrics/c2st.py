@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ma_sbi.metrics.classifiers import cross_validated_accuracy
 from ma_sbi.metrics.draws import as_draws
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.validation import as_count, as_matrix
 
 __all__ = ["RECIPES", "c2st", "c2st_batch"]
@@ -63,7 +64,9 @@ All average the accuracy over five folds, on draws standardised by the reference
 NUM_FOLDS, MIN_DRAWS, ENOUGH_DRAWS = 5, 10, 200
 
 
-def c2st(samples: Any, reference: Any, *, recipe: str = "mlp", seed: int = 1) -> float:
+def c2st(
+    samples: ArrayLike, reference: ArrayLike, *, recipe: str = "mlp", seed: int = 1
+) -> float:
     """Measure how well a classifier separates draws from reference draws.
 
     About 0.5 for draws from one distribution, 1 for draws that never overlap. At 500
@@ -98,8 +101,8 @@ def c2st(samples: Any, reference: Any, *, recipe: str = "mlp", seed: int = 1) ->
 
 
 def c2st_batch(
-    samples: Any,
-    reference: Any,
+    samples: ArrayLike,
+    reference: ArrayLike,
     *,
     recipe: str = "mlp",
     seed: int = 1,

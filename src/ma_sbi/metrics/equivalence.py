@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from scipy import stats
 
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.validation import as_matrix
 
 __all__ = ["Equivalence", "tost_paired"]
@@ -48,7 +48,7 @@ class Equivalence:
         )
 
 
-def tost_paired(a: Any, b: Any, *, margin: float) -> Equivalence:
+def tost_paired(a: ArrayLike, b: ArrayLike, *, margin: float) -> Equivalence:
     r"""Test that the mean of ``a - b`` lies strictly within plus or minus a margin.
 
     .. math:: H_0: |E[a - b]| \geq m \qquad p = P(T_{n-1} > (m - |\bar d|) / s_{\bar d})

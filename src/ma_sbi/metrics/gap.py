@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.validation import as_count, as_matrix
 
 __all__ = ["GapClosed", "gap_closed"]
@@ -56,9 +57,9 @@ class GapClosed:
 
 
 def gap_closed(
-    npe: Any,
-    method: Any,
-    oracle: Any,
+    npe: ArrayLike,
+    method: ArrayLike,
+    oracle: ArrayLike,
     *,
     confidence: float = 0.95,
     num_bootstrap: int = 2000,

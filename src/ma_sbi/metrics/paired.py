@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.validation import as_count
 
 __all__ = ["PairedGain", "paired_gain"]
@@ -48,10 +50,10 @@ class PairedGain:
 
 
 def paired_gain(
-    baseline: Any,
-    method: Any,
+    baseline: ArrayLike,
+    method: ArrayLike,
     *,
-    time: Any = None,
+    time: ArrayLike | Sequence[Any] | None = None,
     block: int = 6,
     num_resamples: int = 4000,
     seed: int = 0,

@@ -105,7 +105,7 @@ def posterior_mean_error(
 
 def excess_error(
     samples: ArrayLike,
-    exact: Any,
+    exact: ArrayLike,
     theta: ArrayLike,
     *,
     transform: Callable[[Tensor], Tensor] | None = None,

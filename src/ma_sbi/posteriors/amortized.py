@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,7 +92,7 @@ class Amortized(ABC):
         tell(not_drawn(draws), "draws")
         return draws.reshape(*shape, *draws.shape[1:])
 
-    def as_rows(self, x: Any) -> Tensor:
+    def as_rows(self, x: ArrayLike) -> Tensor:
         """Check observations, and return one row for each, shape ``(batch, dim_x)``."""
         return as_matrix(x, "x", dim=self.dim_x, device=self.device)
 
@@ -134,7 +133,7 @@ class Amortized(ABC):
         """
         return self.log_prob(theta, x)  # type: ignore[attr-defined]  # if it has one
 
-    def acceptance(self, x: Any, num_draws: int) -> Tensor:
+    def acceptance(self, x: ArrayLike, num_draws: int) -> Tensor:
         """Estimate the share of draws inside the prior's support, shape ``(batch,)``.
 
         It is one for a posterior that never leaks.

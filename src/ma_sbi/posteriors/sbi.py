@@ -6,7 +6,7 @@ import copy
 import math
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from sbi.inference.posteriors.direct_posterior import DirectPosterior
@@ -91,7 +91,7 @@ class SBIAdapter(Truncated):
             device=posterior._device,
         )
 
-    def as_rows(self, x: Any) -> Tensor:
+    def as_rows(self, x: ArrayLike) -> Tensor:
         """Check observations, and return one row for each, several dimensions flattened."""
         shape = self.condition_shape
         if shape is None:
@@ -99,9 +99,9 @@ class SBIAdapter(Truncated):
         given = tuple(getattr(x, "shape", ()))
         fixed = shape[1:] if self.takes_trials else shape
         if len(given) == len(shape) + 1 > 2 and given[len(given) - len(fixed) :] == fixed:
-            x = x.reshape(given[0], -1)
+            x = cast(Any, x).reshape(given[0], -1)
         elif given == tuple(shape) and len(shape) > 1 and not self.takes_trials:
-            x = x.reshape(1, -1)  # one observation
+            x = cast(Any, x).reshape(1, -1)  # one observation
         elif self.takes_trials and not self.reads_rows and _may_be_trials(given, shape):
             raise ValueError(
                 f"x of shape {given} may be one observation of {given[0]} trials or "
@@ -266,7 +266,9 @@ class EnsembleAdapter(SBIAdapter):
         """Evaluate theta ``(num_samples, batch, dim_theta)`` at x ``(batch, dim_x)``."""
         return self.log_prob_by_weight(theta, x, None)
 
-    def log_prob_by_weight(self, theta: Any, x: Any, weight: Tensor | None) -> Tensor:
+    def log_prob_by_weight(
+        self, theta: ArrayLike, x: ArrayLike, weight: Tensor | None
+    ) -> Tensor:
         """Evaluate as ``log_prob`` does, where densities at x are to be averaged."""
         if not self.has_density:
             raise ValueError("a member of this ensemble can be sampled but has no density")

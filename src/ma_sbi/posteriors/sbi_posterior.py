@@ -168,7 +168,7 @@ class SBIPosterior(NeuralPosterior):
         if default_x is not None:
             self.set_default_x(default_x)
 
-    def set_default_x(self, x: Any) -> Any:
+    def set_default_x(self, x: ArrayLike) -> Any:
         """Set the observation to use where none is given."""
         return super().set_default_x(self._one(x))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from ma_sbi.protocols import ArrayLike
 from ma_sbi.saved import Saved
 from ma_sbi.telling import levels_to_caller, tell
 from ma_sbi.validation import as_matrix, double_device
@@ -40,7 +41,7 @@ class TrainingRange:
     category: ClassVar[type[Warning]] = OutsideTrainingRange
 
     @classmethod
-    def of(cls, x: Any, slack: float = 1.5) -> TrainingRange:
+    def of(cls, x: ArrayLike, slack: float = 1.5) -> TrainingRange:
         """Measure the range of simulations x, shape ``(n, dim_x)``."""
         x = as_matrix(x, "x")
         x = x.to(double_device(x.device), torch.float64)

@@ -59,7 +59,7 @@ class Truncated(Amortized):
         density = getattr(self, "_density", None)
         return sample_truncated(self._propose, density, self.prior, num_samples, x)
 
-    def acceptance(self, x: Any, num_draws: int) -> Tensor:
+    def acceptance(self, x: ArrayLike, num_draws: int) -> Tensor:
         """Estimate the share of draws inside the prior's support, shape ``(batch,)``.
 
         The draws are the same in every call.
@@ -229,7 +229,10 @@ def sample_truncated(
     for row in rows.tolist():
         proposals = prior.sample((num_proposals,)).to(kept)
         log_weight = log_prob(proposals[:, None], x[row, None])[:, 0]
-        weight = (log_weight - prior.log_prob(proposals)).softmax(dim=0)
+        # Rounded, a draw may be the upper bound itself, where the prior's density is zero.
+        log_prior = prior.log_prob(proposals)
+        log_weight = torch.where(log_prior.isfinite(), log_weight - log_prior, -torch.inf)
+        weight = log_weight.softmax(dim=0)
         missing = num_samples - int(filled[row])
         if weight.isnan().any():  # its density is NaN, or zero throughout the prior
             kept[num_samples - missing :, row] = torch.nan
