@@ -87,7 +87,7 @@ def lines(rows: pd.DataFrame) -> Sequence[Line]:
     simulations = rows["settings"].map(lambda one: one["simulations"])
     keys = [rows["task"], rows["backbone"], simulations.rename("simulations")]
     for (task, backbone, num), some in rows.groupby(keys, sort=False):
-        labels = {
+        labels: dict[str, str | int | float] = {
             "task": str(task),
             "posterior": str(backbone),
             "simulations": f"{num:,}",
