@@ -582,6 +582,14 @@ class TestStopped:
 REFUSED = {
     "no file": (["nowhere.csv"], "there is no file"),
     "no model": (["new.csv", "--model", "nowhere"], "there is no model"),
+    "a folder for a model": (
+        ["new.csv", "--model", "folder"],
+        "folder is a folder, and a file is needed: name the file that save, or ma-sbi fit",
+    ),
+    "a folder for a posterior": (
+        ["new.csv", "--draws", "3", "--posterior", "folder"],
+        "folder is a folder, and a file is needed",
+    ),
     "a table for a model": (["new.csv", "--model", "new.csv"], "not a file that ma-sbi"),
     "no format": (["new.csv", "--out", "out.doc"], "known are .csv"),
     "over itself": (["new.csv", "--out", "new.csv"], "would replace"),
@@ -609,6 +617,7 @@ REFUSED = {
 def test_what_cannot_be_done_is_refused_in_a_sentence(name, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = _write(_new_rows(), tmp_path / "new.csv")
+    (tmp_path / "folder").mkdir()
     (tmp_path / "model").write_bytes(model.read_bytes())
     header = table.read_text().splitlines()[0]
     (tmp_path / "empty.csv").write_text(f"{header}\n")
@@ -634,6 +643,32 @@ def test_fit_refuses_what_it_cannot_learn_from(tmp_path):
     result = _run("fit", file, "--out", tmp_path / "model", *COLUMNS)
     assert result.exit_code == 2
     assert "x_sim is missing" in result.stderr
+    assert not (tmp_path / "model").exists()
+
+
+def test_fit_wants_the_file_of_a_posterior_and_not_its_folder(tmp_path):
+    file = _write(_table(), tmp_path / "rows.csv")
+    out, named = ["--out", tmp_path / "model"], [*COLUMNS, *X_SIM]
+    result = _run("fit", file, *out, *named, "--posterior", tmp_path)
+    assert result.exit_code == 2
+    assert f"{tmp_path} is a folder, and a file is needed" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("temp_meas", "as x_obs and as context: an observation is no context"),
+        ("temp_model", "as x_sim and as context: a simulation is no context"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "fit"])
+def test_a_column_of_x_is_no_context(command, column, said, tmp_path):
+    file, out = _write(_table(), tmp_path / "rows.csv"), ["--out", tmp_path / "model"]
+    named = ["--context", f"note,{column}", *COLUMNS[2:], *X_SIM]
+    result = _run(command, file, *named, *(out if command == "fit" else []))
+    assert result.exit_code == 2
+    assert f"the column {column!r} is taken {said}" in result.stderr
+    assert "name the context without it (--context)" in result.stderr
     assert not (tmp_path / "model").exists()
 
 

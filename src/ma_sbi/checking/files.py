@@ -28,7 +28,7 @@ __all__ = [
     "read_simulations",
 ]
 
-NUMBERS = ("x_obs", "x_sim", "theta")
+NUMBERS = {"x_obs": "an observation", "x_sim": "a simulation", "theta": "a true parameter"}
 NO_X_OBS = (
     "x_obs is missing: expected an array x_obs, or columns x_obs_0, x_obs_1, ...; "
     "name others with --x-obs; the file has {}"
@@ -193,6 +193,12 @@ def _assemble(
     x_obs = numbers["x_obs"]
     assert x_obs is not None  # noqa: S101 (it has columns)
     names = context or _named_context(held)
+    for name, what in NUMBERS.items():
+        if shared := set(names) & set(columns[name]):
+            raise ValueError(
+                f"the column {shorten(min(shared))!r} is taken as {name} and as context: "
+                f"{what} is no context; name the context without it (--context)"
+            )
     if groups is None:
         groups = next((name for name in ("groups", "group") if name in held), None)
     if groups is not None and groups not in held:

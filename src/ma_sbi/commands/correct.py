@@ -19,6 +19,7 @@ from ma_sbi.commands.options import (
     Seed,
     XObsColumns,
     refusals,
+    require_file,
 )
 from ma_sbi.threads import one_thread
 
@@ -81,8 +82,7 @@ def correct(
         _check_options(posterior, draws, candidates=candidates)
         check_output(out, filter(None, [file, model, posterior]), "table")
         for one in filter(None, [model, posterior]):
-            if not one.is_file():
-                raise ValueError(f"there is no model in {one}")
+            require_file(one)
         from ma_sbi.applying.sources import open_source
 
         source = open_source(file)

@@ -64,8 +64,8 @@ def fit(
         model = (
             None if posterior is None else options.PosteriorFile(posterior, allow_pickle)
         )
-        if model is not None and not model.path.is_file():
-            raise ValueError(f"there is no model in {model.path}")
+        if model is not None:
+            options.require_file(model.path)
         if density and simulations is None:
             raise ValueError(
                 "--density is learned from simulations: pass --simulations FILE"

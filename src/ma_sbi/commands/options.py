@@ -29,6 +29,7 @@ __all__ = [
     "XSimColumns",
     "named_columns",
     "refusals",
+    "require_file",
 ]
 
 # A longer sentence is not read.
@@ -137,6 +138,21 @@ class PosteriorFile(NamedTuple):
             said = shorten(one.message, LONGEST)
             typer.echo(f"ma-sbi {command}: warning: {said}", err=True)
         return posterior
+
+
+def require_file(path: Path) -> None:
+    """Check that there is a file of a model.
+
+    Raises:
+        ValueError: If there is none, or a folder.
+    """
+    if path.is_dir():
+        raise ValueError(
+            f"{path} is a folder, and a file is needed: name the file that save, or "
+            "ma-sbi fit, wrote"
+        )
+    if not path.is_file():
+        raise ValueError(f"there is no model in {path}")
 
 
 @contextmanager
