@@ -1,6 +1,7 @@
 """``ma-sbi fit`` and ``correct``: tables of every format, in blocks, stopped or not."""
 
 import json
+import pickle
 import warnings
 
 import numpy as np
@@ -9,11 +10,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from ma_sbi import SentenceEncoder, ShiftCorrector, load_corrector
+from ma_sbi import CategoryEncoder, SentenceEncoder, ShiftCorrector, load_corrector
 from ma_sbi.applying import blocks, running, sources
 from ma_sbi.cli import app
 from ma_sbi.correctors.files import TableColumns
-from tests.some_posteriors import flow_posterior
+from tests.some_posteriors import flow_posterior, sbi_npe
 
 N = 90
 NAMES = ("temp_meas", "flow_meas", "level_meas")
@@ -319,6 +320,43 @@ class TestDraws:
         assert result.exit_code == 2
         assert f"has a column {name!r} already" in result.stderr
 
+    def test_a_posterior_of_other_columns_is_refused_before_any_work(
+        self, posterior, tmp_path
+    ):
+        x_sim = np.random.default_rng(0).normal(size=(N, 4))
+        notes = [["calm", "storm"][i % 2] for i in range(N)]
+        fitted = ShiftCorrector(CategoryEncoder()).fit(notes, x_sim + 1, x_sim)
+        fitted.save(tmp_path / "four")
+        table = pd.DataFrame(x_sim, columns=[f"x_obs_{i}" for i in range(4)])
+        table, out = table.assign(context=notes), tmp_path / "out.csv"
+        result = self._draw(table, tmp_path / "four", posterior, out)
+        assert result.exit_code == 2
+        assert (
+            f"the posterior {posterior} takes 3 columns of x, and the model "
+            f"{tmp_path / 'four'} corrects 4: pass" in result.stderr
+        )
+        assert not (tmp_path / "out.csv.blocks").exists()
+
+    def test_a_pickle_is_warned_of_by_its_name(self, model, tmp_path, monkeypatch):
+        monkeypatch.setattr(blocks, "_loaded_posterior", {})
+        path = tmp_path / "posterior.pkl"
+        path.write_bytes(pickle.dumps(sbi_npe()))
+        file = _write(_new_rows(), tmp_path / "new.csv")
+        options = ["--posterior", path, "--allow-pickle", "--draws", 2]
+        result = _run(
+            "correct", file, "--model", model, *options, "--out", tmp_path / "out.csv"
+        )
+        assert result.exit_code == 0, result.output
+        warned = f"ma-sbi correct: warning: {path} is a pickle: reading it can run any code"
+        assert warned in result.stderr
+        assert result.output.count("is a pickle") == 1
+
+    def test_a_worker_does_not_warn_of_a_pickle_again(self, monkeypatch):
+        monkeypatch.setattr(blocks, "_loaded_posterior", {})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            blocks.load_drawn(pickle.dumps(sbi_npe()), allow_pickle=True)
+
     def test_what_python_warns_of_is_told_once(
         self, model, posterior, tmp_path, small_blocks
     ):
@@ -536,6 +574,21 @@ class TestStopped:
         assert _run(*other, out, "--start-over").exit_code == 0
         assert len(_read(out)) == 40
 
+    def test_a_run_that_finished_nothing_is_no_obstacle(
+        self, command, tmp_path, monkeypatch
+    ):
+        out = tmp_path / "out.csv"
+        with monkeypatch.context() as patch:
+            self._stop_after(patch, 0, ValueError("wrong"))
+            assert _run(*command, out).exit_code == 2
+        assert (tmp_path / "out.csv.blocks").exists()
+        other = [one for one in command if one != "--candidates"]
+        result = _run(*other, out)
+        assert result.exit_code == 0, result.output
+        assert "stopped" not in result.output
+        assert len(_read(out)) == 40
+        assert not (tmp_path / "out.csv.blocks").exists()
+
     def test_another_table_is_noticed(self, command, tmp_path, monkeypatch):
         out = tmp_path / "out.csv"
         with monkeypatch.context() as patch:
@@ -598,6 +651,11 @@ REFUSED = {
     "no draws": (["new.csv", "--posterior", "model"], "pass --draws"),
     "both": (["new.csv", "--draws", "3", "--candidates"], "either --draws or"),
     "no column": (["new.csv", "--context", "nore"], "is it 'note'"),
+    "two columns of three": (
+        ["new.csv", "--x-obs", "temp_meas,flow_meas"],
+        "the table has 2 columns of x (temp_meas, flow_meas), and the model model corrects "
+        "3: name them with --x-obs",
+    ),
     "columns that are there": (["out_again.csv"], "has a column 'corrected_temp_meas'"),
     "a column of x less": (
         ["less.csv"],
@@ -749,7 +807,7 @@ def test_fit_speaks_json(tmp_path):
 
 
 def test_a_corrected_posterior_is_a_model(tmp_path, small_blocks):
-    from ma_sbi import CategoryEncoder, CorrectedPosterior
+    from ma_sbi import CorrectedPosterior
 
     table = _table()
     x_sim = table[["temp_model", "flow_model", "level_model"]].to_numpy()

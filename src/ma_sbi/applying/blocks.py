@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -29,10 +29,10 @@ from ma_sbi.display.text import shorten
 from ma_sbi.loading import load_kept
 from ma_sbi.minilm import embedded_once
 from ma_sbi.mixture import few_rows
-from ma_sbi.one_at_a_time import recorded_warnings
+from ma_sbi.one_at_a_time import local_filters, recorded_warnings
 from ma_sbi.posterior import KIND as CORRECTED
 from ma_sbi.posterior import CorrectedPosterior
-from ma_sbi.posteriors.loading import load_posterior
+from ma_sbi.posteriors.loading import PickledPosterior, load_posterior
 from ma_sbi.protocols import Corrections
 from ma_sbi.randomness import derive
 from ma_sbi.saving import kind_of
@@ -48,6 +48,7 @@ __all__ = [
     "Told",
     "check_new",
     "correct_block",
+    "load_drawn",
     "load_model",
 ]
 
@@ -194,12 +195,30 @@ def load_model(content: bytes, path: Path | None = None) -> Kept:
     return kept
 
 
-@lru_cache(maxsize=2)
-def _load_posterior(content: bytes, *, allow_pickle: bool) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "posterior"
-        path.write_bytes(content)
-        return load_posterior(path, allow_pickle=allow_pickle)
+# The last posterior, by its content and whether it may be a pickle.
+_loaded_posterior: dict[tuple[bytes, bool], Any] = {}
+
+
+def load_drawn(content: bytes, path: Path | None = None, *, allow_pickle: bool) -> Any:
+    """Load a posterior, once in a process.
+
+    Args:
+        content: Of its file.
+        path: The file, if it is on this machine: errors and warnings name it.
+        allow_pickle: Whether it may be a pickle.
+    """
+    key = (content, allow_pickle)
+    if key not in _loaded_posterior:
+        with tempfile.TemporaryDirectory() as folder, local_filters():
+            if path is None:
+                path = Path(folder) / "posterior"
+                path.write_bytes(content)
+                # The user was warned where the file is.
+                warnings.simplefilter("ignore", PickledPosterior)
+            posterior = load_posterior(path, allow_pickle=allow_pickle)
+        _loaded_posterior.clear()
+        _loaded_posterior[key] = posterior
+    return _loaded_posterior[key]
 
 
 def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
@@ -361,7 +380,7 @@ def _nan(num: int, dtype: np.dtype) -> np.ndarray:
 def _corrected(job: Job, kept: Kept) -> CorrectedPosterior:
     posterior = kept.posterior
     if job.posterior is not None:
-        posterior = _load_posterior(job.posterior, allow_pickle=job.allow_pickle)
+        posterior = load_drawn(job.posterior, allow_pickle=job.allow_pickle)
     return CorrectedPosterior(posterior, kept.corrector)
 
 

@@ -166,14 +166,16 @@ def _claim(folder: Path, source: Source, job: Job) -> None:
             found = json.loads(note.read_text(encoding="utf-8"))
         except ValueError:
             found = None
-        if found != mine:
+        if found == mine:
+            return
+        if any(folder.glob("[0-9]*.json")):
             other = next((k for k in mine if not found or found.get(k) != mine[k]), "run")
             raise ValueError(
                 f"{folder} holds a run that was stopped, of another {other}: finish that "
                 "one with the same command as before, name another output, or pass "
                 "--start-over to forget it"
             )
-        return
+        shutil.rmtree(folder)  # no block of it is done
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is there and holds no run: name another output")
     folder.mkdir(exist_ok=True)

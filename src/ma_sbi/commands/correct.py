@@ -20,6 +20,7 @@ from ma_sbi.commands.options import (
     XObsColumns,
     refusals,
     require_file,
+    warnings_told,
 )
 from ma_sbi.threads import one_thread
 
@@ -86,7 +87,7 @@ def correct(
         from ma_sbi.applying.sources import open_source
 
         source = open_source(file)
-        from ma_sbi.applying.blocks import Job, check_new, load_model
+        from ma_sbi.applying.blocks import Job, check_new, load_drawn, load_model
         from ma_sbi.applying.outputs import format_of
         from ma_sbi.applying.running import run
 
@@ -97,12 +98,21 @@ def correct(
             kept = load_model(content, model)
             if draws and posterior is None and kept.posterior is None:
                 raise ValueError("draws need a posterior: pass --posterior FILE")
+            columns = _columns(source, kept, context, x_obs, number or [], label or [])
+            drawn, own = kept.posterior, None
+            if posterior is not None:
+                own = posterior.read_bytes()
+                with warnings_told("correct"):
+                    drawn = load_drawn(own, posterior, allow_pickle=allow_pickle)
+            _check_widths(source, columns, kept, model)
+            if draws:
+                _check_posterior(drawn, posterior or model, kept, model)
             job = Job(
                 content,
-                _columns(source, kept, context, x_obs, number or [], label or []),
+                columns,
                 out.suffix.lower(),
                 "draws" if draws else "candidates" if candidates else "mean",
-                None if posterior is None else posterior.read_bytes(),
+                own,
                 allow_pickle,
                 draws or 0,
                 seed,
@@ -179,6 +189,38 @@ def _columns(
                     "is read so here"
                 )
     return TableColumns(x_names, names)
+
+
+def _check_widths(source: Source, columns: TableColumns, kept: Kept, model: Path) -> None:
+    """Check that the model corrects as many columns of x as the table has."""
+    from ma_sbi.checking.files import in_words
+
+    num = len(columns.x_obs)
+    if source.path.suffix.lower() == ".parquet" or _takes(kept, num):
+        return  # a column of parquet may hold several numbers
+    raise ValueError(
+        f"the table has {num} columns of x ({in_words(columns.x_obs)}), and the model "
+        f"{model} corrects {kept.shown.x.shape[1]}: name them with --x-obs"
+    )
+
+
+def _check_posterior(posterior: Any, path: Path, kept: Kept, model: Path) -> None:
+    """Check that a posterior takes as many columns of x as the model corrects."""
+    dim_x = getattr(posterior, "dim_x", None)
+    if isinstance(dim_x, int) and not _takes(kept, dim_x):
+        raise ValueError(
+            f"the posterior {path} takes {dim_x} columns of x, and the model {model} "
+            f"corrects {kept.shown.x.shape[1]}: pass a posterior and a model of the same "
+            "columns"
+        )
+
+
+def _takes(kept: Kept, num_columns: int) -> bool:
+    """Tell whether a corrector takes so many columns of x: of trials, any number."""
+    from ma_sbi.correctors.trials import TrialCorrector
+
+    num, rest = divmod(num_columns, kept.shown.x.shape[1])
+    return not rest and (num == 1 or isinstance(kept.corrector, TrialCorrector))
 
 
 def _found(

@@ -30,6 +30,7 @@ __all__ = [
     "named_columns",
     "refusals",
     "require_file",
+    "warnings_told",
 ]
 
 # A longer sentence is not read.
@@ -129,15 +130,22 @@ class PosteriorFile(NamedTuple):
     def load(self, command: str) -> AmortizedPosterior:
         """Load it, and print what it warns of."""
         from ma_sbi import load_posterior
-        from ma_sbi.display.text import shorten
 
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            posterior = load_posterior(self.path, allow_pickle=self.allow_pickle)
-        for one in caught:
-            said = shorten(one.message, LONGEST)
-            typer.echo(f"ma-sbi {command}: warning: {said}", err=True)
-        return posterior
+        with warnings_told(command):
+            return load_posterior(self.path, allow_pickle=self.allow_pickle)
+
+
+@contextmanager
+def warnings_told(command: str) -> Iterator[None]:
+    """Print what is warned of, in sentences."""
+    from ma_sbi.display.text import shorten
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for one in caught:
+        said = shorten(one.message, LONGEST)
+        typer.echo(f"ma-sbi {command}: warning: {said}", err=True)
 
 
 def require_file(path: Path) -> None:
