@@ -56,6 +56,10 @@ OBS = X + torch.tensor([[1.0, 0.0], [0.0, 0.0]]).repeat(NUM // 2, 1)
 PRIOR = MultivariateNormal(torch.zeros(2), torch.eye(2))
 BOX = Independent(Uniform(torch.zeros(2), torch.ones(2)), 1)
 POOL = torch.randn(200, 2, generator=torch.Generator().manual_seed(1))
+BOUNDED = from_callable(
+    lambda n, x: x + torch.randn(n, 2),
+    prior=Independent(Uniform(-9 * torch.ones(2), 9 * torch.ones(2)), 1),
+)
 POSTERIOR = from_callable(
     lambda n, x: x + 0.1 * torch.randn(n, 2),
     lambda theta, x: -(theta - x).square().sum(dim=-1),
@@ -643,6 +647,10 @@ REFUSED = {
     ),
     "no file": (lambda folder: load_posterior(folder / "none"), "there is no file"),
     # around correctors
+    "true parameters in another order": (
+        lambda _: fit_corrector(NOTES, OBS, X, theta=X + 100, posterior=BOUNDED, seed=0),
+        "theta lies outside the prior of the posterior in 40 of 40 rows (first: row 0)",
+    ),
     "several trials in fit": (
         lambda _: fit_corrector(NOTES, X[:, None], X[:, None]),
         "fit a corrector to single trials, one a row with the context of its observation",

@@ -260,3 +260,11 @@ class TestColumns:
         x = OBS.to_numpy()
         assert in_columns(("a", "b"), x, 2) is x
         assert in_columns(None, OBS, 2) is OBS
+
+
+def test_another_order_of_columns_is_told():
+    names = list(OBS.columns)
+    corrector, turned = fitted(), OBS[names[::-1]]
+    with pytest.warns(UserWarning, match=f"order of calibration \\({', '.join(names)}\\)"):
+        found = corrector.correct(turned, NOTES)
+    assert torch.equal(found, corrector.correct(OBS, NOTES))

@@ -369,6 +369,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     names_: tuple[Any, ...]
     encoders_: tuple[Encoder, ...]
 
+    reads_gaps = True
+
     def __init__(self, encoders: Sequence[Encoder]) -> None:
         self.encoders = encoders
 

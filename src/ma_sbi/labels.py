@@ -6,10 +6,13 @@ their order.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
+
+from ma_sbi.telling import levels_to_caller
 
 __all__ = ["column_names", "in_columns", "match_columns", "match_rows", "match_table"]
 
@@ -91,6 +94,12 @@ def in_columns(names: tuple[str, ...] | None, x: Any, dim: int | None) -> Any:
                 "or pass .to_numpy() if they are in the same order"
             )
         if found != names:
+            warnings.warn(
+                "columns of x were put into the order of calibration "
+                f"({', '.join(names)[:80]}): corrections have that order, and the "
+                "posterior must take it",
+                stacklevel=levels_to_caller(),
+            )
             x = x.iloc[:, [found.index(one) for one in names]]
     # A single row has no label to be matched by: that of a Series is its name, if any.
     return x.to_numpy() if is_row else x

@@ -68,6 +68,19 @@ def test_noise_that_is_shared_is_none(departure):
     assert "share their noise" in found.sentence
 
 
+def test_what_cannot_be_told_is_not_asserted():
+    # Own noise that is small against what theta does: moments do not show it.
+    rng = torch.Generator().manual_seed(0)
+    theta = torch.randn(400, 2, generator=rng, dtype=torch.float64)
+    x_obs, x_sim = (
+        theta + 0.05 * torch.randn(400, 2, generator=rng, dtype=torch.float64)
+        for _ in range(2)
+    )
+    found = find_noise(x_obs, x_sim[:, None], torch.zeros(400, dtype=torch.long))
+    assert not found.told
+    assert "cannot be told" in found.sentence
+
+
 def test_second_moments_show_noise_that_is_not_shared():
     found = find_noise(simulate(1), simulate(2)[:, None], NONE)
     assert found.found

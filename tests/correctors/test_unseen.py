@@ -11,11 +11,13 @@ import pytest
 import torch
 
 from ma_sbi import (
+    CategoryEncoder,
     CorrectedPosterior,
     HashEncoder,
     NumberEncoder,
     SentenceEncoder,
     ShiftCorrector,
+    TableEncoder,
     fit_corrector,
     from_callable,
 )
@@ -88,6 +90,32 @@ def test_numbers_outside_the_calibrated_range_are_told_and_others_are_not():
         said = r"^2 of 3 rows .* range \(first: 7, calibrated from 0 to 5\)"
         with pytest.warns(UnrelatedContext, match=said):
             corrector.corrections(X_SIM[:3], [7.0, 3.0, -1.0])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("far", [-60.0, 13.0, 1e6])
+def test_numbers_far_outside_count_as_missing_and_what_is_beside_them_stays(far):
+    dose = np.linspace(0, 5, 40)
+    table = pd.DataFrame({"note": [HIGH, FINE] * 20, "dose": dose})
+    shift = 3.0 * (table["note"] == HIGH) + dose
+    x_obs = X_SIM + torch.from_numpy(shift.to_numpy()).float()[:, None]
+    encoder = TableEncoder([CategoryEncoder(), NumberEncoder()])
+    for corrector in (
+        ShiftCorrector(encoder).fit(table, x_obs, X_SIM),
+        fit_corrector(table, x_obs, X_SIM, seed=0),
+    ):
+        new, gap = (
+            pd.DataFrame({"note": [HIGH, FINE], "dose": [value] * 2})
+            for value in (far, np.nan)
+        )
+        corrected = corrector.correct(X_SIM[:1].expand(2, -1), new)
+        expected = corrector.correct(X_SIM[:1].expand(2, -1), gap)
+        assert torch.equal(corrected, expected)
+        assert (corrected[1] - corrected[0] > 1).all()
+    alone = ShiftCorrector(NumberEncoder()).fit(dose, x_obs, X_SIM)
+    torch.testing.assert_close(
+        alone.shift([far])[0], (x_obs - X_SIM).mean(dim=0), atol=1e-4, rtol=0
+    )
 
 
 def test_a_date_after_the_last_one_is_outside():

@@ -4,11 +4,13 @@ import logging
 
 import pytest
 import torch
+from sbi.utils import BoxUniform
 from torch.distributions import Independent, Normal, Uniform
 
 from ma_sbi import from_callable
 from ma_sbi.mixture import log_prob_mixture
 from ma_sbi.posteriors.sbi_posterior import SBIPosterior
+from ma_sbi.posteriors.truncation import LeakyPosterior, sample_truncated
 from ma_sbi.protocols import Corrections
 
 BOX = Independent(Uniform(torch.zeros(2), torch.ones(2)), 1)
@@ -51,6 +53,23 @@ def standard_error(share, num_draws):
 def closed_form(theta, x):
     each = Normal(x[None].double(), WIDTH).log_prob(theta[:, None].double()).sum(dim=-1)
     return each - log_share(x)
+
+
+def test_a_draw_of_the_prior_on_its_bound_weighs_nothing():
+    # Of 20,000 draws in so few floats, some are the upper bound itself.
+    prior = BoxUniform(torch.tensor([530.0]), torch.tensor([534.0]))
+    assert any((prior.sample((20_000,)) == 534).any() for _ in range(100))
+    x = torch.full((20, 1), 534.5)
+    with pytest.warns(LeakyPosterior):
+        draws = sample_truncated(
+            lambda n, x: x + 0.03 * torch.randn(n, *x.shape),
+            lambda theta, x: -((theta - x) / 0.03).square().sum(dim=2) / 2,
+            prior,
+            10,
+            x,
+            max_rounds=1,
+        )
+    assert draws.isfinite().all()
 
 
 def test_a_density_is_normalised_within_its_precision():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -17,10 +18,11 @@ from ma_sbi.context import Entries, as_codes, as_entries, distinct
 from ma_sbi.correctors.likelihood import ShiftLikelihood
 from ma_sbi.labels import match_columns, match_rows
 from ma_sbi.nan import not_drawn, refuse
+from ma_sbi.posteriors.support import is_bounded, within_support
 from ma_sbi.protocols import Context
 from ma_sbi.randomness import derive
 from ma_sbi.scaling import column_scale
-from ma_sbi.telling import untold
+from ma_sbi.telling import levels_to_caller, untold
 from ma_sbi.validation import (
     about_vector,
     as_matrix,
@@ -208,6 +210,7 @@ def read_calibration(
                 "theta must have one row per observation: expected "
                 f"{num_rows}, got {len(truth)}"
             )
+        _check_prior(truth, getattr(posterior, "prior", None))
     paired = x_sim is not None
     gross = find_outliers(observed, repeats.mean(dim=1))
     kept = (~gross).nonzero().flatten().cpu().numpy()
@@ -235,6 +238,27 @@ def read_calibration(
         entries, observed, repeats, codes, paired, noise, truth, simulator
     )
     return everything.take(kept), gross.nonzero().flatten()
+
+
+def _check_prior(theta: Tensor, prior: Any) -> None:
+    """Refuse true parameters of which most lie outside the prior; tell of a few.
+
+    Raises:
+        ValueError: If more than half of the rows do.
+    """
+    if not is_bounded(prior) or theta.shape[1:] != prior.event_shape:
+        return
+    outside = ~within_support(prior, theta.cpu())
+    if not outside.any():
+        return
+    said = (
+        f"theta lies outside the prior of the posterior in {int(outside.sum())} of "
+        f"{len(theta)} rows (first: row {int(outside.int().argmax())}): check its units "
+        "and the order of its columns"
+    )
+    if 2 * outside.sum() > len(theta):
+        raise ValueError(said)
+    warnings.warn(said, UserWarning, stacklevel=levels_to_caller())
 
 
 def as_repeats(x_sim: Any, observed: Tensor) -> Tensor:

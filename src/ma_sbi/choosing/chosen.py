@@ -93,6 +93,7 @@ class ChosenCorrector(BaseCorrector):
         self.contexts.warn(unseen, ABOUT_UNSEEN)
         seen = self._seen(entries)
         # What is far from all contexts that were seen tells nothing.
+        entries = self.contexts.in_reach(entries)
         entries = self.contexts.forget(entries, unseen.far & ~unseen.refused)
         outlying = torch.zeros_like(x[:, 0])
         if self.outliers is not None:

@@ -147,6 +147,9 @@ def find_noise(
             "x_obs - x_sim is noise"
             if share.any()
             else "x_obs and x_sim seem to share their noise"
+            if told
+            else "x_sim is taken to share its noise with x_obs: whether it has noise of "
+            "its own cannot be told, and if it has, the corrected posterior is too wide"
         )
     return Noise(
         share=share,

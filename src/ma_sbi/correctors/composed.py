@@ -280,7 +280,7 @@ class FittableCorrector(BaseCorrector, BaseEstimator):
 
     def _hypotheses(self, entries: Any) -> Hypotheses:
         uniques, codes = distinct(entries)
-        encoding = encode(self.encoder_, uniques)
+        encoding = encode(self.encoder_, self.seen_.in_reach(uniques))
         found = self.seen_.read(entries, encoding, self._unlike())
         self.seen_.warn(found, getattr(self.fitted_, "about_unlike", ""))
         coefficients, log_weight, offset = self.fitted_(encoding)

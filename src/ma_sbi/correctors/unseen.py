@@ -43,6 +43,8 @@ __all__ = ["Examples", "SeenContexts", "Unseen", "UnrelatedContext", "UnseenCont
 log = logging.getLogger(__name__)
 # Calibration rows that are kept, to show later that a corrector does as it did.
 MOST_SHOWN = 8
+# Share of the calibrated range by which a number may lie outside it.
+REACH = 0.5
 
 
 class UnseenContext(UserWarning):
@@ -260,6 +262,27 @@ class SeenContexts:
             table.isetitem(place, column.astype(OBJECT).mask(numbers.notna(), numbers))
         return table if isinstance(entries, pd.DataFrame) else table.iloc[:, 0]
 
+    def in_reach(self, entries: Entries) -> Entries:
+        """Make numbers missing that are outside the calibrated range by half of it.
+
+        A fit says nothing there: what it would give depends on how it was made. In tables
+        only our own encoder reads gaps.
+        """
+        is_table = isinstance(entries, pd.DataFrame)
+        if not self.scales or (is_table and not getattr(self.encoder, "reads_gaps", False)):
+            return entries
+        numbers = _numbers(entries, self.scales)
+        reach = REACH * (self.high - self.low)
+        far = (numbers < self.low - reach) | (numbers > self.high + reach)
+        if not far.any():
+            return entries
+        if not is_table:
+            return entries.mask(far[:, 0])
+        kept = entries.copy()
+        for place, rows in zip(self.scales, far.T, strict=True):
+            kept.isetitem(place, entries.iloc[:, place].mask(rows))
+        return kept
+
     def read(
         self,
         entries: Entries,
@@ -270,7 +293,7 @@ class SeenContexts:
 
         Args:
             entries: One context per row.
-            encoding: Vectors of the distinct ones, if they are known.
+            encoding: Vectors of the distinct ones, numbers in reach, if they are known.
             unlike: Tells from vectors ``(n, dim_z)`` which are unlike all that were seen;
                 by default, those whose nearest one is further away than they are from
                 each other.
@@ -278,6 +301,7 @@ class SeenContexts:
         uniques, codes = distinct(entries)
         examples: dict[str, str] = {}
         outside = self._outside(uniques, examples)
+        uniques = self.in_reach(uniques)
         words = _words(uniques, self.names)
         new = np.array([one not in self.different for one in words], dtype=bool)
         new &= ~self._missing(uniques, encoding)
