@@ -200,6 +200,8 @@ def test_rows_that_are_no_numbers_are_marked_and_left_out(model, tmp_path, small
     assert found.loc[3, "temp_meas"] == "broken"
     assert "not corrected: x or context is not a number: 2" in result.output
     assert "38 of 40 rows corrected" in result.output
+    said = "Column temp_meas holds no number in 1 row, first 'broken' in row 3 (the first"
+    assert said in result.output
 
 
 @pytest.mark.parametrize("out", FORMATS)
@@ -291,7 +293,7 @@ class TestDraws:
         table.loc[list(bad), "temp_meas"] = "broken"
         path = tmp_path / f"out.{out}"
         result = self._draw(table, model, posterior, path)
-        assert result.exit_code == 0, result.output
+        assert result.exit_code == (len(bad) == 40), result.output
         assert f"{40 - len(bad)} of 40 rows corrected" in result.output
         rows = [row for row in range(40) for _ in range(1 if row in bad else 3)]
         is_bad = np.isin(rows, list(bad))
@@ -741,6 +743,22 @@ def test_fit_says_which_columns_it_took(tmp_path):
     assert "was replaced" not in said
     again = _run("fit", file, "--out", tmp_path / "model", *options)
     assert f"An older file {tmp_path / 'model'} was replaced." in again.output
+
+
+@pytest.mark.parametrize("command", ["check", "fit"])
+def test_decimal_commas_are_told(command, tmp_path):
+    table = _table().assign(area=20.5)
+    out = ["--out", tmp_path / "model"] if command == "fit" else []
+    hint = "(1 of 90 rows; the first row is 0); decimals need a point, not a comma"
+    for column, options in {"temp_meas": [], "area": ["--number", "area"]}.items():
+        changed = table.astype(object)
+        changed.loc[4, column] = "19,9"
+        file = _write(changed, tmp_path / "rows.csv")
+        named = ["--context", "note,area", *COLUMNS[2:], *X_SIM]
+        result = _run(command, file, *named, *options, *out)
+        assert result.exit_code == 2
+        assert "'19,9' in row 4" in result.stderr
+        assert hint in result.stderr
 
 
 @pytest.mark.parametrize("names", [NAMES, ("x_0", "x_1", "x_2")], ids=str)

@@ -20,6 +20,7 @@ from ma_sbi.applying import sources
 from ma_sbi.applying.contexts import read_as, read_like
 from ma_sbi.applying.outputs import format_of
 from ma_sbi.applying.sources import Block
+from ma_sbi.applying.unread import Unread, find_unread
 from ma_sbi.checking.cells import read_x
 from ma_sbi.checking.formats import from_arrow
 from ma_sbi.context import Entries, is_missing
@@ -121,6 +122,7 @@ class Told(NamedTuple):
         contexts: How many of their contexts are of each kind.
         hint: A context that calibration has in another spelling, in words; or nothing.
         warned: What was warned of, by the kind of warning: the first of each.
+        unread: Cells that could not be read, by column.
     """
 
     num_rows: int
@@ -129,6 +131,7 @@ class Told(NamedTuple):
     contexts: dict[str, int]
     hint: str
     warned: dict[str, str]
+    unread: tuple[Unread, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -234,9 +237,9 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
         block: Columns of the table.
     """
     kept = load_model(job.model)
-    x, x_is_there = _x_of(block, job.columns)
+    x, x_is_there, unread_x = _x_of(block, job.columns, first)
     known = kept.corrector.examples().known
-    entries, is_readable = _context_of(block, job.columns, known)
+    entries, is_readable, unread_context = _context_of(block, job.columns, known, first)
     said = np.full(len(x), NOT_CORRECTED, dtype=object)
     hint = ""
     x_is = np.where(x_is_there, "near", "not a number").astype(object)
@@ -281,7 +284,9 @@ def correct_block(job: Job, number: int, first: int, block: Block) -> Finished:
         if issubclass(one.category, UserWarning):
             warned.setdefault(one.category.__name__, shorten(one.message, 1_000))
     num_far = int((x_is == FAR).sum())
-    told = Told(len(x), len(place), num_far, Counter(said.tolist()), hint, warned)
+    kinds = Counter(said.tolist())
+    unread = (*unread_x, *unread_context)
+    told = Told(len(x), len(place), num_far, kinds, hint, warned, unread)
     return Finished(content, told)
 
 
@@ -384,28 +389,37 @@ def _corrected(job: Job, kept: Kept) -> CorrectedPosterior:
     return CorrectedPosterior(posterior, kept.corrector)
 
 
-def _x_of(block: Block, columns: TableColumns) -> tuple[np.ndarray, np.ndarray]:
-    """Return observations, and which rows have only finite numbers."""
-    parts = [read_x(_as_numpy(block[name]), name)[1] for name in columns.x_obs]
-    x = np.hstack(parts)
-    good = np.isfinite(x).all(axis=1) & (np.abs(x) < np.finfo(np.float32).max).all(axis=1)
-    return x, good
+def _x_of(
+    block: Block, columns: TableColumns, first: int
+) -> tuple[np.ndarray, np.ndarray, list[Unread]]:
+    """Return observations, which rows have only finite numbers, and what is none."""
+    parts: list[np.ndarray] = []
+    good: list[np.ndarray] = []
+    unread: list[Unread] = []
+    for name in columns.x_obs:
+        cells, numbers = read_x(_as_numpy(block[name]), name)
+        parts.append(numbers)
+        good.append(np.isfinite(numbers) & (np.abs(numbers) < np.finfo(np.float32).max))
+        unread += find_unread(cells, good[-1], name, first, "number")
+    return np.hstack(parts), np.hstack(good).all(axis=1), unread
 
 
 def _context_of(
-    block: Block, columns: TableColumns, known: Entries
-) -> tuple[Entries, np.ndarray]:
-    """Return contexts as calibration had them, and which rows can be read so."""
-    table, read, good = pd.DataFrame(known), [], []
+    block: Block, columns: TableColumns, known: Entries, first: int
+) -> tuple[Entries, np.ndarray, list[Unread]]:
+    """Return contexts as calibration had them, which rows can be read so, and the others."""
+    table, read, good, unread = pd.DataFrame(known), [], [], []
     for place, name in enumerate(columns.context):
         cells, like = pd.Series(_as_numpy(block[name])), table.iloc[:, place]
-        read.append(read_like(cells, like, read_as(like)))
+        how = read_as(like)
+        read.append(read_like(cells, like, how))
         good.append(is_missing(cells) | ~is_missing(read[-1]))
+        unread += find_unread(cells, good[-1], name, first, how)
     if isinstance(known, pd.Series):
-        return read[0], good[0]
+        return read[0], good[0], unread
     entries = pd.concat(read, axis=1)
     entries.columns = table.columns  # new tables may have other names
-    return entries, np.logical_and.reduce(good)
+    return entries, np.logical_and.reduce(good), unread
 
 
 def _kinds(corrector: Any, entries: Entries) -> tuple[np.ndarray, str]:

@@ -15,6 +15,7 @@ from ma_sbi import __version__
 from ma_sbi.applying.blocks import Finished, Job, Told, correct_block
 from ma_sbi.applying.outputs import format_of, join
 from ma_sbi.applying.sources import Block, Source
+from ma_sbi.applying.unread import Unread, all_unread
 from ma_sbi.writing import write_text, written_whole
 
 __all__ = ["Outcome", "Warned", "Workers", "run"]
@@ -49,6 +50,7 @@ class Outcome(NamedTuple):
         contexts: How many contexts are of each kind.
         hint: The first that calibration has in another spelling, in words; or nothing.
         warned: What was warned of, by the kind of warning.
+        unread: Cells that could not be read, by column.
     """
 
     num_rows: int
@@ -58,6 +60,7 @@ class Outcome(NamedTuple):
     contexts: Counter[str]
     hint: str
     warned: dict[str, Warned]
+    unread: list[Unread]
 
 
 class Workers(Protocol):
@@ -148,7 +151,8 @@ def _outcome(told: list[Told], num_found: int) -> Outcome:
     num_corrected = sum(one.num_corrected for one in told)
     hint = next(filter(None, (one.hint for one in told)), "")
     num_far = sum(one.num_far for one in told)
-    return Outcome(first, num_corrected, num_far, num_found, contexts, hint, warned)
+    unread = all_unread(map(Unread._make, one.unread) for one in told)  # lists, if read
+    return Outcome(first, num_corrected, num_far, num_found, contexts, hint, warned, unread)
 
 
 def _claim(folder: Path, source: Source, job: Job) -> None:

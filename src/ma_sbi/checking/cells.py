@@ -21,10 +21,23 @@ from ma_sbi.context import is_missing
 from ma_sbi.display.text import shorten
 from ma_sbi.doubles import KINDS, as_doubles
 
-__all__ = ["How", "Read", "as_column", "as_x", "check_labels", "read_numbers", "read_x"]
+__all__ = [
+    "How",
+    "Read",
+    "about_comma",
+    "as_column",
+    "as_x",
+    "cell_in_words",
+    "check_labels",
+    "read_numbers",
+    "read_x",
+]
 
 How = Literal["number", "label"]
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+DECIMAL_COMMA = re.compile(
+    r"[+-]?([0-9]*|[0-9]{1,3}([. ][0-9]{3})+),[0-9]+([eE][+-]?[0-9]+)?"
+)
 TEXT = "OUT"
 # Integers up to which every one is a number of double precision.
 MOST_EXACT = 2**53
@@ -54,8 +67,8 @@ def as_x(values: Any, name: str) -> np.ndarray:
         row, column = (int(one) for one in np.argwhere(bad)[0])
         raise ValueError(
             f"{shorten(name)} must hold finite numbers, got "
-            f"{_in_words(array[row, column])} in row {row} ({bad.any(axis=1).sum()} of "
-            f"{len(array)} rows; the first row is 0)"
+            f"{cell_in_words(array[row, column])} in row {row} ({bad.any(axis=1).sum()} of "
+            f"{len(array)} rows; the first row is 0){_and(about_comma(array[row, column]))}"
         )
     return numbers
 
@@ -215,9 +228,10 @@ def _as_numbers(entries: pd.Series, there: np.ndarray, name: str) -> pd.Series:
     bad = np.flatnonzero(there & ~np.isfinite(numbers))
     if len(bad):
         raise ValueError(
-            f"--number names {shorten(name)}, and {_in_words(entries[bad[0]])} in row "
+            f"--number names {shorten(name)}, and {cell_in_words(entries[bad[0]])} in row "
             f"{bad[0]} is no finite number ({len(bad)} of {len(entries)} rows; the first "
-            "row is 0); leave a cell empty if it is missing"
+            f"row is 0){_and(about_comma(entries[bad[0]]))}; leave a cell empty if it is "
+            "missing"
         )
     return pd.Series(numbers)
 
@@ -236,7 +250,25 @@ def _as_number(cell: Any) -> float:
         return math.nan
 
 
-def _in_words(cell: Any) -> str:
+def about_comma(cell: Any) -> str:
+    """Say how to write decimals, if a cell has a comma before them; or nothing.
+
+    Example:
+        >>> about_comma("19,9")
+        'decimals need a point, not a comma'
+        >>> about_comma("warm")
+        ''
+    """
+    is_one = isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell.strip())
+    return "decimals need a point, not a comma" if is_one else ""
+
+
+def _and(hint: str) -> str:
+    return f"; {hint}" if hint else ""
+
+
+def cell_in_words(cell: Any) -> str:
+    """Write a cell in a sentence."""
     if is_missing([cell])[0]:
         return "NaN" if isinstance(cell, (float, np.floating)) else "an empty cell"
     if isinstance(cell, (float, np.floating)):

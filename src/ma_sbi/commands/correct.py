@@ -141,6 +141,8 @@ def correct(
         typer.echo(printable(f"Left out, as they are no columns of its rows: {names}."))
     if replaced:
         typer.echo(printable(f"An older file {out} was replaced."))
+    if not outcome.num_corrected:
+        raise typer.Exit(1)
 
 
 def _check_options(posterior: Path | None, draws: int | None, *, candidates: bool) -> None:
@@ -284,6 +286,7 @@ def _progress(source: Source, *, quiet: bool) -> Iterator[Callable[[int, int], N
 
 def _summary(outcome: Outcome, out: Path) -> str:
     from ma_sbi.applying.blocks import CONTEXT_IS, FAR, KNOWN, X_IS
+    from ma_sbi.applying.unread import in_sentences
 
     num = f"{outcome.num_rows:,}"
     if outcome.num_corrected < outcome.num_rows:
@@ -303,6 +306,7 @@ def _summary(outcome: Outcome, out: Path) -> str:
         lines.append(
             f"Not all contexts are as calibration knows them ({CONTEXT_IS}): {told}."
         )
+    lines += in_sentences(outcome.unread)
     if outcome.hint:
         lines.append(f"There is {outcome.hint}.")
     for kind, one in outcome.warned.items():
