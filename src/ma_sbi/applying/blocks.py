@@ -401,13 +401,13 @@ def _x_of(
         parts.append(numbers)
         good.append(np.isfinite(numbers) & (np.abs(numbers) < np.finfo(np.float32).max))
         unread += find_unread(cells, good[-1], name, first, "number")
-    return np.hstack(parts), np.hstack(good).all(axis=1), unread
+    return np.hstack(parts), np.logical_and.reduce(np.hstack(good), axis=1), unread
 
 
 def _context_of(
     block: Block, columns: TableColumns, known: Entries, first: int
 ) -> tuple[Entries, np.ndarray, list[Unread]]:
-    """Return contexts as calibration had them, which rows can be read so, and the others."""
+    """Return contexts as calibration had them, which rows are read, and what is not."""
     table, read, good, unread = pd.DataFrame(known), [], [], []
     for place, name in enumerate(columns.context):
         cells, like = pd.Series(_as_numpy(block[name])), table.iloc[:, place]
