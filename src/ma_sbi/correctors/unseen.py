@@ -268,15 +268,15 @@ class SeenContexts:
         A fit says nothing there: what it would give depends on how it was made. In tables
         only our own encoder reads gaps.
         """
-        is_table = isinstance(entries, pd.DataFrame)
-        if not self.scales or (is_table and not getattr(self.encoder, "reads_gaps", False)):
+        is_column = isinstance(entries, pd.Series)
+        if not (self.scales and (is_column or getattr(self.encoder, "reads_gaps", False))):
             return entries
         numbers = _numbers(entries, self.scales)
         reach = REACH * (self.high - self.low)
         far = (numbers < self.low - reach) | (numbers > self.high + reach)
         if not far.any():
             return entries
-        if not is_table:
+        if isinstance(entries, pd.Series):
             return entries.mask(far[:, 0])
         kept = entries.copy()
         for place, rows in zip(self.scales, far.T, strict=True):
