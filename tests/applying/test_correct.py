@@ -761,6 +761,20 @@ def test_decimal_commas_are_told(command, tmp_path):
         assert hint in result.stderr
 
 
+@pytest.mark.parametrize("others", ["20.5", "21,5"])
+def test_labels_with_decimal_commas_are_told(others, tmp_path):
+    from ma_sbi.checking.files import read_observations
+
+    area = np.where(np.arange(N) % 2, "19,9", others)
+    file = _write(_table().assign(area=area), tmp_path / "rows.csv")
+    (note,) = read_observations(file, context=["area"], x_obs=NAMES).notes
+    first = "19,9" if others == "20.5" else others
+    assert note == (
+        f"area is read as labels, not as numbers: '{first}' is no number (decimals need a "
+        "point, not a comma)."
+    )
+
+
 @pytest.mark.parametrize("names", [NAMES, ("x_0", "x_1", "x_2")], ids=str)
 @pytest.mark.parametrize("suffix", ["csv", "npz"])
 def test_simulations_are_found_by_their_names(names, suffix, tmp_path):

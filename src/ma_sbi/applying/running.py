@@ -179,8 +179,7 @@ def _claim(folder: Path, source: Source, job: Job) -> None:
                 "one with the same command as before, name another output, or pass "
                 "--start-over to forget it"
             )
-        shutil.rmtree(folder)  # no block of it is done
-    if folder.exists() and any(folder.iterdir()):
+    elif folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is there and holds no run: name another output")
     folder.mkdir(exist_ok=True)
     write_text(note, json.dumps(mine, indent=2))

@@ -204,9 +204,12 @@ def _as_in_r(number: float) -> str:
 def _why_labels(texts: Sequence[str], name: str) -> str:
     """Say why a column is labels although most of its cells look like numbers."""
     looks = [NUMBER.fullmatch(one.strip()) is not None for one in texts]
-    if not texts or 2 * sum(looks) < len(looks):
+    commas = [one for one in texts if about_comma(one)]
+    if not texts or 2 * (sum(looks) + len(commas)) < len(looks):
         return ""
     begin = f"{shorten(name)} is read as labels, not as numbers: "
+    if commas:
+        return f"{begin}{cell_in_words(commas[0])} is no number ({about_comma(commas[0])})."
     option = f"; --number {shorten(name)} reads numbers"
     if not all(looks):
         other = shorten(repr(texts[looks.index(False)]))
