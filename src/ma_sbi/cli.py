@@ -237,8 +237,8 @@ def _check(
 ) -> Check:
     from ma_sbi.checking.files import read_observations
 
-    if model is not None and not model.path.is_file():
-        raise ValueError(f"there is no model in {model.path}")
+    if model is not None:
+        options.require_file(model.path)
     held = read_observations(file, **named)
 
     # Imported late, so that a bad file is refused before torch and sbi are imported.
