@@ -651,6 +651,10 @@ REFUSED = {
         lambda _: fit_corrector(NOTES, OBS, X, theta=X + 100, posterior=BOUNDED, seed=0),
         "theta lies outside the prior of the posterior in 40 of 40 rows (first: row 0)",
     ),
+    "true parameters of another posterior": (
+        lambda _: fit_corrector(NOTES, OBS, X, theta=X[:, :1], posterior=BOUNDED, seed=0),
+        "theta must have 2 columns, the parameters of the posterior's prior, got 1",
+    ),
     "several trials in fit": (
         lambda _: fit_corrector(NOTES, X[:, None], X[:, None]),
         "fit a corrector to single trials, one a row with the context of its observation",

@@ -285,6 +285,8 @@ class NumberEncoder(TransformerMixin, BaseEstimator):
     """
 
     zero_is_missing = True
+    # Columns of a row may be missing, and others known.
+    reads_gaps = True
     mean_: np.ndarray
     scale_: np.ndarray
 
@@ -369,6 +371,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     names_: tuple[Any, ...]
     encoders_: tuple[Encoder, ...]
 
+    # Columns of a row may be missing, and others known.
     reads_gaps = True
 
     def __init__(self, encoders: Sequence[Encoder]) -> None:

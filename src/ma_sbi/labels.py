@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from ma_sbi.display.text import shorten
 from ma_sbi.telling import levels_to_caller
 
 __all__ = ["column_names", "in_columns", "match_columns", "match_rows", "match_table"]
@@ -96,7 +97,7 @@ def in_columns(names: tuple[str, ...] | None, x: Any, dim: int | None) -> Any:
         if found != names:
             warnings.warn(
                 "columns of x were put into the order of calibration "
-                f"({', '.join(names)[:80]}): corrections have that order, and the "
+                f"({shorten(', '.join(names), 80)}): corrections have that order, and the "
                 "posterior must take it",
                 stacklevel=levels_to_caller(),
             )

@@ -68,6 +68,7 @@ def test_noise_that_is_shared_is_none(departure):
     assert "share their noise" in found.sentence
 
 
+@pytest.mark.fixed_seeds
 def test_what_cannot_be_told_is_not_asserted():
     # Own noise that is small against what theta does: moments do not show it.
     rng = torch.Generator().manual_seed(0)

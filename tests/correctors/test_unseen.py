@@ -112,6 +112,10 @@ def test_numbers_far_outside_count_as_missing_and_what_is_beside_them_stays(far)
         expected = corrector.correct(X_SIM[:1].expand(2, -1), gap)
         assert torch.equal(corrected, expected)
         assert (corrected[1] - corrected[0] > 1).all()
+    numbers = pd.DataFrame({"dose": dose, "other": dose[::-1] ** 2})
+    beside = fit_corrector(numbers, x_obs, X_SIM, seed=0)
+    new, gap = (pd.DataFrame({"dose": [2.0], "other": [one]}) for one in (1e4, np.nan))
+    assert torch.equal(beside.correct(X_SIM[:1], new), beside.correct(X_SIM[:1], gap))
     alone = ShiftCorrector(NumberEncoder()).fit(dose, x_obs, X_SIM)
     torch.testing.assert_close(
         alone.shift([far])[0], (x_obs - X_SIM).mean(dim=0), atol=1e-4, rtol=0

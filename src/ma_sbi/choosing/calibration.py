@@ -20,7 +20,7 @@ from ma_sbi.labels import match_columns, match_rows
 from ma_sbi.nan import not_drawn, refuse
 from ma_sbi.posteriors.support import is_bounded, within_support
 from ma_sbi.protocols import Context
-from ma_sbi.randomness import derive
+from ma_sbi.randomness import derive, seeded
 from ma_sbi.scaling import column_scale
 from ma_sbi.telling import levels_to_caller, untold
 from ma_sbi.validation import (
@@ -246,9 +246,17 @@ def _check_prior(theta: Tensor, prior: Any) -> None:
     Raises:
         ValueError: If more than half of the rows do.
     """
-    if not is_bounded(prior) or theta.shape[1:] != prior.event_shape:
+    shape = getattr(prior, "event_shape", None)
+    if not (is_bounded(prior) and shape):
         return
-    outside = ~within_support(prior, theta.cpu())
+    if theta.shape[1:] != shape:
+        raise ValueError(
+            f"theta must have {shape[0]} columns, the parameters of the posterior's prior, "
+            f"got {theta.shape[1]}"
+        )
+    with seeded(0):  # of its device nothing else tells
+        device = prior.sample((1,)).device
+    outside = ~within_support(prior, theta.to(device))
     if not outside.any():
         return
     said = (

@@ -142,15 +142,18 @@ def find_noise(
             or _is_told(observed, simulated)
             or _is_foreseen(x_obs, mean, codes, total / 2 * scale**2)
         )
-        sentence = (
-            f"x_sim has noise of its own: {share.mean():.0%} of the variance of "
-            "x_obs - x_sim is noise"
-            if share.any()
-            else "x_obs and x_sim seem to share their noise"
-            if told
-            else "x_sim is taken to share its noise with x_obs: whether it has noise of "
-            "its own cannot be told, and if it has, the corrected posterior is too wide"
-        )
+        if share.any():
+            sentence = (
+                f"x_sim has noise of its own: {share.mean():.0%} of the variance of "
+                "x_obs - x_sim is noise"
+            )
+        elif told:
+            sentence = "x_obs and x_sim seem to share their noise"
+        else:
+            sentence = (
+                "x_sim is taken to share its noise with x_obs: whether it has noise of its "
+                "own cannot be told, and if it has, the corrected posterior is too wide"
+            )
     return Noise(
         share=share,
         variance=share * total * scale.square(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -24,29 +25,47 @@ LogDensity: TypeAlias = Callable[[Tensor], Tensor]
 
 # Mixtures of Gaussians: most columns, sizes, and the rows they are fitted to.
 MOST_COLUMNS, SIZES = 20, (1, 2, 4, 8)
-FEWEST_FITTED, MOST_FITTED = 100, 5_000
+FEWEST_FITTED, MOST_FITTED = 100, 2_000
+# Rows for each of their numbers, at least.
+ROWS_FOR_EACH = 4
 # Variance that is added, in units of the simulations.
 LEAST_VARIANCE = 1e-4
 
 
-def _mixture(x: Tensor) -> LogDensity | None:
-    """Fit mixtures of Gaussians to simulations; the best by BIC is about their density."""
-    if x.shape[1] > MOST_COLUMNS or len(x) < FEWEST_FITTED:
-        return None
-    centre, scale = x.mean(dim=0), column_scale(x)
+class _Mixture:
+    """About the density of simulations: the best mixture of Gaussians by BIC.
 
-    def in_units(x: Tensor) -> np.ndarray:
-        return ((x.cpu().double() - centre) / scale).numpy()
+    It is fitted when it is first asked, to rows at random: simulations may be in order.
 
-    some = in_units(x[:MOST_FITTED])
-    with local_filters():
-        warnings.simplefilter("ignore")  # that one has not converged: another may be better
-        fitted = [
-            GaussianMixture(size, reg_covar=LEAST_VARIANCE, random_state=0).fit(some)
-            for size in SIZES
-        ]
-    best = min(fitted, key=lambda one: float(one.bic(some)))
-    return lambda x: torch.from_numpy(best.score_samples(in_units(x)))
+    Args:
+        x: Simulations, shape ``(n, dim_x)``.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+        self.x = x[order[:MOST_FITTED]]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.from_numpy(self._fitted.score_samples(self._in_units(x)))
+
+    @cached_property
+    def _fitted(self) -> GaussianMixture:
+        x = self._in_units(self.x)
+        numbers = (x.shape[1] + 1) * (x.shape[1] + 2) / 2  # of one Gaussian
+        most = max(1.0, len(x) / ROWS_FOR_EACH / numbers)
+        with local_filters():
+            # That one has not converged is no matter: another may be better.
+            warnings.simplefilter("ignore")
+            tried = [
+                GaussianMixture(size, reg_covar=LEAST_VARIANCE, random_state=0).fit(x)
+                for size in SIZES
+                if size <= most
+            ]
+        return min(tried, key=lambda one: float(one.bic(x)))
+
+    def _in_units(self, x: Tensor) -> np.ndarray:
+        centred = x.cpu().double() - self.x.mean(dim=0)
+        return (centred / column_scale(self.x)).numpy()
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,8 @@ class Reference:
         """Describe simulations x, shape ``(n, dim_x)``, by their density if it is given."""
         x = x.cpu().double()
         whitener = whitener_of(x - x.mean(dim=0))
-        log_density = log_density or _mixture(x)
+        if log_density is None and x.shape[1] <= MOST_COLUMNS and len(x) >= FEWEST_FITTED:
+            log_density = _Mixture(x)
         return cls(x.mean(dim=0), whitener, column_scale(x), len(x), log_density)
 
     @classmethod
@@ -92,11 +112,8 @@ class Reference:
             centred = x.cpu().double() - trained.center.cpu().double()
             return -(centred @ whitener).square().sum(dim=1) / 2
 
-        scale, log_density = (
-            torch.linalg.pinv(whitener).norm(dim=0),
-            log_density or gaussian,
-        )
-        return cls(trained.center, whitener, scale, log_density=log_density)
+        scale = torch.linalg.pinv(whitener).norm(dim=0)
+        return cls(trained.center, whitener, scale, log_density=log_density or gaussian)
 
     def deviations(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what has a mean of zero in simulations, and its whitener if known."""

@@ -50,8 +50,10 @@ UNLIKE, LIKE = 0.001, 0.01
 CLEARLY_FARTHER = 3.0
 # Deviations from other simulations at which no population of parameters is.
 FAR = 10.0
-# Nats at which a log density is cut off, so that one row cannot decide alone.
+# Nats at which a log density is cut off, so that sums stay finite.
 MOST_NATS = 1e6
+# Share of the largest variance of a direction below which another hardly varies.
+HARDLY_VARIES = 1e-6
 # Spread of a moment below which it is the same in all rows, and tells nothing.
 SAME = 1e-6
 
@@ -103,13 +105,16 @@ def tell_sides(
         and (log_odds < 0 or p_value > UNCLEAR)
     ):
         return log_odds > 0, log_odds
-    if 0 < codes.max() < len(codes) / 2 and _is_more_even(x_obs, x_sim, codes):
+    more, freedom = _more_even(x_obs, x_sim, codes)
+    if more > 2 + 2 * freedom**0.5:
         return True, log_odds
     if log_odds is not None:
         # Means depart, by the context perhaps: what is left would not show the departure.
         return None, log_odds
     some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS]
-    return _by_departure(x_obs[some], x_sim[some], rng), log_odds
+    swapped = _by_departure(x_obs[some], x_sim[some], rng)
+    leans = swapped is None and more > 2 + freedom**0.5
+    return swapped, more if leans else None
 
 
 def _by_means(
@@ -167,10 +172,15 @@ def _by_density(
     shift = ratio.sum().item()
     residuals = [x - x.mean(dim=0) for x in (x_obs, x_sim)]
     residuals = [x - basis @ (basis.T @ x) for x in residuals]
-    volumes = [(x.T @ x).logdet() for x in residuals]
-    # Of a constant column, or the total of others, no volume is known.
-    wider = (volumes[0] - volumes[1]).nan_to_num(0.0, 0.0, 0.0).item()
-    linear = shift + len(x_obs) * wider / 2
+    both = torch.cat(residuals)
+    scale = column_scale(both)
+    values, vectors = torch.linalg.eigh((both / scale).T @ (both / scale))
+    # A constant column, or the total of others, has no volume of its own.
+    axes = vectors[:, values > HARDLY_VARIES * values[-1]] / scale[:, None]
+    if len(x_obs) - basis.shape[1] - 1 <= axes.shape[1]:
+        return 0.0
+    volumes = [((x @ axes).T @ (x @ axes)).logdet().item() for x in residuals]
+    linear = shift + len(x_obs) * (volumes[0] - volumes[1]) / 2
     return 0.0 if shift * linear < 0 else min(shift, linear, key=abs)
 
 
@@ -337,16 +347,20 @@ def _scaled(x: Tensor) -> Tensor:
     return (x - x.mean(dim=0)) / column_scale(x)
 
 
-def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
-    """Tell whether contexts differ clearly in x_sim, and by no more than chance in x_obs.
+def _more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> tuple[float, int]:
+    """Tell how much more contexts differ in x_sim, if by no more than chance in x_obs.
 
     In means and spreads, by the likelihood of Gaussians with and without contexts. Pairs
     share what varies besides, so that the difference is seen in few rows.
+
+    Returns:
+        What contexts add to the log likelihood of x_sim more than to that of x_obs, 0 if
+        they differ in x_obs as well; and the degrees of freedom that they add.
     """
     kept = codes.bincount()[codes] >= FEWEST_OF_CONTEXT
-    codes = codes[kept].unique(return_inverse=True)[1]
-    if len(codes) == 0 or codes.max() == 0:
-        return False
+    codes, few = codes[kept].unique(return_inverse=True)[1], codes.max() >= len(codes) / 2
+    if few or len(codes) == 0 or codes.max() == 0:
+        return 0.0, 0
     count = codes.bincount().double()
 
     def evidence(x: Tensor) -> float:
@@ -363,7 +377,7 @@ def _is_more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> bool:
     freedom = 2 * x_obs.shape[1] * int(codes.max())
     observed, simulated = evidence(x_obs), evidence(x_sim)
     chance = freedom / 2 + 2 * (freedom / 2) ** 0.5
-    return observed < chance and simulated - observed > 2 + 2 * freedom**0.5
+    return (simulated - observed if observed < chance else 0.0), freedom
 
 
 def _only_second(p_values: list[float]) -> bool | None:

@@ -31,6 +31,8 @@ __all__ = ["FORMS", "Form", "form_of", "stored"]
 Class = TypeVar("Class", bound=type)
 FORMS: dict[str, Form] = {}
 """Every class that can be kept, by name."""
+# What `ArrayLike` is written with, as modules that only declare it do not import these.
+OF_ROWS = {"np": np, "pd": pd, "Sequence": Sequence, "Tensor": Tensor}
 PLAIN = (bool, int, float, str, bytes, tuple, list, dict, NoneType)
 
 
@@ -87,7 +89,8 @@ class Form:
         """The declared type of each field."""
         declared = hints_of(self.cls)
         if not is_dataclass(self.cls):
-            declared |= hints_of(vars(self.cls).get("__init__", object.__init__))
+            init = vars(self.cls).get("__init__", object.__init__)
+            declared |= hints_of(init, localns=OF_ROWS)
         return {name: declared.get(name, Any) for name in (*self.passed, *self.fitted)}
 
     def values(self, one: Any) -> dict[str, Any]:

@@ -386,7 +386,7 @@ class Report:
                     *(Entry(f"{one:.0f} %", one) if whole else Entry() for one in shares),
                 )
             )
-        heads = ["cells", "hours of the clock, one thread each", *CELL_PARTS]
+        heads = ["cells", "hours, one thread each", *CELL_PARTS]
         columns = [Column("experiment"), *(Column(head, numeric=True) for head in heads)]
         return Table("Where the hours go", columns, rows)
 
