@@ -334,7 +334,8 @@ def _doubts(facts: Facts) -> list[str]:
     if facts.leak == "found" and facts.paired:
         doubts.append(
             "Pairs show the departure row by row, so that a true effect is not removed, if "
-            "x_sim was simulated at the true inputs, not at those inferred from x_obs."
+            "x_sim was simulated at the true inputs, not at those inferred from x_obs, and "
+            "the sides are not swapped: x_sim alone shows the dependence."
         )
     doubts += [*facts.failures, *_unseen(facts)]
     doubts += _no_pairs(facts)

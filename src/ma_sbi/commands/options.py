@@ -48,7 +48,7 @@ PosteriorPath = Annotated[
     typer.Option(
         "--posterior",
         help="A posterior that save wrote: of fit_flow, fit_ddpm, or of sbi by "
-        "from_sbi(posterior).save(file).",
+        "from_sbi(posterior).save(file), with the name of its network if that is not maf.",
     ),
 ]
 AllowPickle = Annotated[

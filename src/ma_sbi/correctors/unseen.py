@@ -97,8 +97,11 @@ class Unseen:
                 f"{self.new.sum()} of {len(self.new)} rows have a context that calibration "
                 f"has not seen word for word (first: {self.examples['new']})"
             )
-        if self.far.any():
-            said.append(f"{self.far.sum()} of them are far from all that it has seen")
+        unlike = self.far & ~self.refused
+        if unlike.any():
+            said.append(f"{unlike.sum()} of them are far from all that it has seen")
+        if self.refused.any():
+            said.append(f"{self.refused.sum()} of them are unknown to the encoder")
         if self.opposed.any():
             said.append(
                 f"{self.opposed.sum()} of them may say the opposite of what it has seen "

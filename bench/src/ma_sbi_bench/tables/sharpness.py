@@ -83,7 +83,7 @@ class Sharpness(Experiment):
                 settings={
                     **law,
                     "rhos": list(RHOS),
-                    "draws": 300 if budget.quick else 200_000,
+                    "draws": 300 if budget.quick else 10_000,
                 },
             )
             for name, law in LAWS.items()
