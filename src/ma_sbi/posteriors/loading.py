@@ -59,8 +59,9 @@ def load_posterior(
         if not allow_pickle:
             raise ValueError(
                 f"{name} is a pickle, and reading one can run any code; save the posterior "
-                "with from_sbi(posterior).save(path, network), or, if you wrote the file yourself, "
-                "allow it (--allow-pickle, or load_posterior(path, allow_pickle=True))"
+                "with from_sbi(posterior).save(path, network), or, if you wrote the file "
+                "yourself, allow it (--allow-pickle, or load_posterior(path, "
+                "allow_pickle=True))"
             )
         return _unpickle(path, name)
     kind = kind_of(path)
