@@ -17,7 +17,7 @@ __all__ = ["Unread", "all_unread", "find_unread", "in_sentences"]
 
 # Columns that are named.
 MOST_NAMED = 5
-WITH_UNIT = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?\s*[^0-9.,\s]")
+WITH_UNIT = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?(?![eExX_])\s*[^0-9.,\s]")
 WANTED: dict[ReadAs, str] = {
     "number": "number",
     "label": "label",

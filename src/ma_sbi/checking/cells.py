@@ -38,6 +38,7 @@ NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 DECIMAL_COMMA = re.compile(
     r"[+-]?([0-9]*|[0-9]{1,3}([. ][0-9]{3})+),[0-9]+([eE][+-]?[0-9]+)?"
 )
+THOUSANDS = re.compile(r"[+-]?[0-9]{1,3},[0-9]{3}")
 TEXT = "OUT"
 # Integers up to which every one is a number of double precision.
 MOST_EXACT = 2**53
@@ -259,11 +260,16 @@ def about_comma(cell: Any) -> str:
     Example:
         >>> about_comma("19,9")
         'decimals need a point, not a comma'
+        >>> about_comma("100,000")
+        'write it without a comma: decimals need a point, thousands nothing'
         >>> about_comma("warm")
         ''
     """
-    is_one = isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell.strip())
-    return "decimals need a point, not a comma" if is_one else ""
+    if not isinstance(cell, str) or not DECIMAL_COMMA.fullmatch(cell.strip()):
+        return ""
+    if THOUSANDS.fullmatch(cell.strip()):
+        return "write it without a comma: decimals need a point, thousands nothing"
+    return "decimals need a point, not a comma"
 
 
 def _and(hint: str) -> str:
