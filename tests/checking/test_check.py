@@ -50,7 +50,6 @@ def full(world):
     )
 
 
-@pytest.mark.slow
 def test_an_informative_context_is_used(full):
     assert full.verdict == "use", full
 
@@ -121,7 +120,6 @@ def test_a_context_that_tells_theta_is_refused_without_pairs(world, kind):
     assert "depends on theta" in found.reasons[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", LEAKS)
 def test_with_pairs_a_context_that_tells_theta_asks_for_care(world, kind):
     leak = LEAKS[kind](world.theta).numpy()
@@ -156,7 +154,6 @@ def test_the_leak_test_finds_at_least_as_much_as_is_promised():
     assert 0.2 < promised < hits / repeats + 2 * 0.056
 
 
-@pytest.mark.slow
 def test_an_affine_departure_is_found(world):
     scale = torch.tensor([2.0, 1.0, 0.5])[world.regime][:, None]
     found = ma_sbi.check(scale * world.x_sim, world.context, x_sim=world.x_sim, seed=0)
@@ -213,7 +210,6 @@ def test_of_a_pool_and_a_context_that_theta_decides_the_common_part_is_used(worl
 STRANGERS = World(seed=51).x_sim
 
 
-@pytest.mark.slow
 def test_simulations_at_other_parameters_are_refused():
     world = World(seed=1)
     options = {"x_sim": STRANGERS, "posterior": exact(), "seed": 0}
@@ -222,7 +218,6 @@ def test_simulations_at_other_parameters_are_refused():
     assert "may be a departure, or x_sim at other parameters" in found.reasons[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("with_posterior", [True, False], ids=["posterior", "alone"])
 def test_observations_that_are_further_simulations_are_left_as_they_are(with_posterior):
     for seed in range(2):
@@ -254,7 +249,6 @@ def test_a_diagnostic_that_fails_loses_no_other(world, monkeypatch):
     assert any("(information): It failed: no luck" in reason for reason in found.reasons)
 
 
-@pytest.mark.slow
 def test_a_simulator_that_fails_is_a_doubt(world):
     def broken(theta):
         raise ZeroDivisionError("division by zero")
@@ -280,7 +274,6 @@ def test_what_cannot_work_is_refused_before_any_work(world, options, message):
         ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, **options)
 
 
-@pytest.mark.slow
 def test_a_fitted_corrector_that_does_harm_is_refused(world):
     wrong = ShiftCorrector(CategoryEncoder())
     wrong.fit(world.context, world.x_sim + 50.0, world.x_sim)
@@ -292,7 +285,6 @@ def test_a_fitted_corrector_that_does_harm_is_refused(world):
     assert found.corrector is not wrong
 
 
-@pytest.mark.slow
 def test_a_constant_column_leaves_code_that_runs(world):
     table = pd.DataFrame({"regime": list(world.context), "site": "north"})
     found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, seed=0)
@@ -300,7 +292,6 @@ def test_a_constant_column_leaves_code_that_runs(world):
     exec(found.advice.code, names | {"answer": found})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, np.int64(3), np.uint32(3)], ids=repr)
 def test_integers_of_numpy_are_seeds(world, seed):
     found = ma_sbi.check(world.x_obs, world.context, x_sim=world.x_sim, seed=seed)
@@ -308,7 +299,6 @@ def test_integers_of_numpy_are_seeds(world, seed):
     assert type(found.seed) is int
 
 
-@pytest.mark.slow
 def test_a_fitted_corrector_is_judged_as_it_is(world):
     other = World(seed=1)
     corrector = ShiftCorrector(CategoryEncoder()).fit(
@@ -321,7 +311,6 @@ def test_a_fitted_corrector_is_judged_as_it_is(world):
     np.testing.assert_allclose(found.rows.corrected, world.x_sim, atol=1e-4)
 
 
-@pytest.mark.slow
 def test_groups_with_one_context_each_are_compared_by_their_means():
     rng = torch.Generator().manual_seed(0)
     group = torch.arange(60).repeat_interleave(5)
@@ -347,7 +336,6 @@ def test_a_context_per_group_is_said_to_be_unseen_when_held_out():
     assert "there are 4 groups" in found.results["exclusion"].reason
 
 
-@pytest.mark.slow
 def test_several_columns_of_context(world):
     table = pd.DataFrame({"regime": world.context, "hour": np.arange(400) % 24 * 1.0})
     found = ma_sbi.check(world.x_obs, table, x_sim=world.x_sim, seed=0)
@@ -355,7 +343,6 @@ def test_several_columns_of_context(world):
     assert len([note for note in found.notes if "Context column" in note]) == 2
 
 
-@pytest.mark.slow
 def test_dates_are_counted_and_constant_columns_left_out(world):
     z = torch.arange(200) / 200
     x_sim = world.x_sim[:200]
@@ -374,7 +361,6 @@ def test_missing_contexts_are_a_regime_of_their_own(world):
     assert ma_sbi.check(world.x_obs, context, x_sim=world.x_sim, seed=0).verdict == "use"
 
 
-@pytest.mark.slow
 def test_a_number_per_row_that_never_repeats(world):
     z = torch.randn(400, generator=torch.Generator().manual_seed(3))
     x_obs = world.x_sim + z[:, None] * torch.tensor([1.0, -1.0])
@@ -432,7 +418,6 @@ def test_the_global_generators_are_left_alone(world, seed):
     assert generators() == before
 
 
-@pytest.mark.slow
 def test_a_result_can_be_repeated_by_its_seed(world):
     options = {
         "x_sim": world.x_sim[:100],
@@ -462,7 +447,6 @@ def test_of_many_rows_the_same_are_chosen_by_the_same_seed(kind):
     assert not torch.equal(subjects[0].x_obs, subjects[2].x_obs)
 
 
-@pytest.mark.slow
 def test_a_check_of_many_rows_can_be_repeated():
     world = World(n=25_000)
     options = {"x_sim": world.x_sim, "seed": 3}
@@ -480,7 +464,6 @@ def test_the_dictionary_is_json_without_nan(full, world):
     assert bare["options"] is None
 
 
-@pytest.mark.slow
 def test_the_density_of_a_diffusion_model_is_too_slow_to_be_asked_for(world, monkeypatch):
     prior = Independent(Normal(torch.zeros(2), torch.ones(2)), 1)
     model = fit_ddpm(prior, world.theta, world.x_sim, hidden=8, epochs=1, seed=0)
@@ -529,7 +512,6 @@ def test_bad_input_is_refused_in_a_sentence(name):
         ma_sbi.check(*arguments, **options)
 
 
-@pytest.mark.slow
 def test_a_check_loads_neither_the_bench_nor_sbi_nor_matplotlib():
     code = """
 import sys

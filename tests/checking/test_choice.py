@@ -179,7 +179,6 @@ def test_the_corrector_of_a_corrected_posterior_is_judged(world, own):
     assert found.corrector is (corrector if own else given["corrector"])
 
 
-@pytest.mark.slow
 @pytest.mark.text
 def test_texts_decide_as_well_as_labels():
     """A gain by regime, told in three wordings each."""

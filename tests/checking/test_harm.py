@@ -185,7 +185,6 @@ def test_following_the_advice_does_no_harm(world, with_posterior):
     assert gain > -HARM - 2 * error, answer
 
 
-@pytest.mark.slow
 def test_a_control_run_whose_noise_is_known_is_used():
     rows = Rows(150, seed=1)
     shifted(rows)
@@ -207,7 +206,6 @@ def test_what_fit_corrector_gains_is_not_left_lying():
     assert abs(gain - expected) < 4 * error + 0.02
 
 
-@pytest.mark.slow
 def test_noise_of_a_simulator_is_not_drawn_again():
     """Coverage of the corrected posterior is what it should be, and not 99 %."""
     rows = Rows(300, seed=3)
@@ -284,7 +282,6 @@ class TestTables:
             call()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.2])
 def test_rows_that_a_number_explains_leave_no_room_for_noise(noise):
     """Small departures of x with long tails: second moments alone do not tell noise."""
@@ -301,7 +298,6 @@ def test_rows_that_a_number_explains_leave_no_room_for_noise(noise):
     assert (judgement.exchange_p_value is None) == (noise == 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("with_posterior", [False, True])
 def test_counts_that_were_simulated_again_are_left_alone(with_posterior):
     """A rate with a gamma prior, whose posterior given a count is gamma, too."""
@@ -331,7 +327,6 @@ def test_counts_that_were_simulated_again_are_left_alone(with_posterior):
         assert answer.corrector is None, answer
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("departs", [False, True])
 def test_simulations_at_inputs_that_are_known_roughly_show_no_departure(departs):
     rng = torch.Generator().manual_seed(0)
@@ -353,7 +348,6 @@ def test_x_sim_that_never_varies_is_said_to_be_at_one_setting():
     assert any("Several simulations" in one for one in answer.advice.collect)
 
 
-@pytest.mark.slow
 def test_a_control_run_is_not_moved_to_the_middle_of_the_prior():
     rng = torch.Generator().manual_seed(0)
     at_one = 1.5 + NOISE * torch.randn(2, 400, 2, generator=rng)
@@ -365,7 +359,6 @@ def test_a_control_run_is_not_moved_to_the_middle_of_the_prior():
     assert answer.corrector is None, answer
 
 
-@pytest.mark.slow
 def test_simulations_that_are_nearly_all_noise_are_no_control_run():
     """Rows at other parameters, whose context depends on theta, are not corrected."""
     noise, n = 3.0, 120
@@ -400,7 +393,6 @@ def test_simulations_that_are_nearly_all_noise_are_no_control_run():
         fit_corrector(["a", "b"] * (n // 2), x_obs, x_sim, posterior=posterior, seed=0)
 
 
-@pytest.mark.slow
 def test_a_control_run_shows_what_the_context_adds():
     """At one setting far from the middle, where the prior pulls what the posterior says."""
     rng = torch.Generator().manual_seed(0)

@@ -105,7 +105,6 @@ def test_what_is_the_same_under_every_context_does_not_read_missing_ones():
     assert torch.allclose(first, second, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_rows_that_share_theta_are_not_another_population():
     """Five rows of each group at one theta: tested as 100 rows, 15 of 40 were rejected."""
     rng = torch.Generator().manual_seed(0)

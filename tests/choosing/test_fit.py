@@ -132,7 +132,6 @@ class TestLaws:
             alone = corrector.correct(world.x_obs[:1], world.context[:1])
             torch.testing.assert_close(alone, whole[:1])
 
-    @pytest.mark.slow
     def test_the_same_seed_gives_the_same_corrector(self, world):
         first, second = (
             fit_corrector(
@@ -460,7 +459,6 @@ class Squares:
         return x - departure, x.new_zeros(coefficients.shape[:2])
 
 
-@pytest.mark.slow
 def test_a_new_proposal_joins_by_being_registered(monkeypatch):
     rng = torch.Generator().manual_seed(0)
     x_obs = torch.randn(N, 2, generator=rng)

@@ -95,7 +95,6 @@ def clean(name, seed):
     return Clean(scene, calibration, *fits)
 
 
-@pytest.mark.slow
 @both_worlds
 def test_gross_outliers_leave_the_oracle(name):
     world, losses, losses_of_point = WORLDS[name], [], []
@@ -116,7 +115,6 @@ def test_gross_outliers_leave_the_oracle(name):
     assert mean(losses_of_point) > 1.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n", [5, 10, 20, 100])
 @both_worlds
 def test_noise_of_its_own_is_no_departure(name, n):
@@ -148,7 +146,6 @@ def test_a_simulator_that_is_right_is_not_pulled_to_its_mean():
     assert pulled == pytest.approx(0.8, abs=0.19)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", ["negation", "unrelated"])
 @both_worlds
 def test_new_words_cost_no_more_than_the_share_of_nothing_departs(name, words):
@@ -184,7 +181,6 @@ def test_x_overrules_a_context_that_became_random(name):
     assert mean(gains) > 0.3
 
 
-@pytest.mark.slow
 @both_worlds
 def test_a_rare_departure_that_the_context_does_not_tell(name):
     world, gains, gains_of_point = WORLDS[name], [], []
@@ -205,7 +201,6 @@ def test_a_rare_departure_that_the_context_does_not_tell(name):
     assert mean(gains) > mean(gains_of_point) + 0.05
 
 
-@pytest.mark.slow
 @both_worlds
 def test_pools_without_a_departure_are_left_alone(name):
     world, gains, gains_of_matching = WORLDS[name], [], []
@@ -247,7 +242,6 @@ def test_a_hundred_columns_from_a_hundred_triples():
     assert loss.mean() > 0.2
 
 
-@pytest.mark.slow
 def test_a_departure_that_depends_on_x():
     world, gains, gains_of_point = WORLDS["GLU"], [], []
     for seed in SEEDS[:2]:

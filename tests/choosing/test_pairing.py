@@ -278,7 +278,6 @@ def test_columns_in_another_order():
 GAINS = torch.tensor([1.6, 1.0, 0.6], dtype=torch.float64)
 
 
-@pytest.mark.slow
 def test_a_gain_tells_which_side_is_which():
     found = []
     for seed in range(20):
@@ -295,7 +294,6 @@ def test_a_gain_tells_which_side_is_which():
     assert sum(found) > 20 * 0.95 - 4 * (20 * 0.95 * 0.05) ** 0.5
 
 
-@pytest.mark.slow
 def test_noise_of_two_sides_does_not_make_them_swapped():
     false = 0
     for seed in range(NUM_SETS):
@@ -377,7 +375,6 @@ def test_what_depends_on_x_is_not_learned_at_one_setting():
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("judged", [False, True])
 def test_what_depends_on_x_is_tried_at_several_settings(judged):
     """If a posterior tells it from what only evens out the noise of x_sim."""
@@ -557,7 +554,6 @@ CONTEXTS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("few_permutations")
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_groups_that_share_theta_are_no_pairs_of_other_groups(name):

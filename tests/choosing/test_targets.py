@@ -104,7 +104,6 @@ def test_what_a_posterior_judges_by():
     assert by_posterior(exact_posterior(2, prior=False), x_sim, own_noise=True) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("departs", [True, False])
 def test_a_gain_is_undone_although_x_sim_has_noise_of_its_own(departs):
     num, labels = 600, ["weak", "strong"] * 300
