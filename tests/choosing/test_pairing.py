@@ -185,7 +185,7 @@ def test_simulations_in_order_are_described_as_in_disorder():
     at = torch.linspace(-2, 2, 9).double()[:, None]
     law = torch.distributions.Normal(0.0, 1.0)
     found = Reference.of(x.sort(dim=0).values).log_density(at)
-    # Of 2,000 draws the largest error here is 0.1 to 0.2; of the first ones it is many nats.
+    # Of 2,000 draws the largest error is 0.1 to 0.2; of the first ones it is many nats.
     torch.testing.assert_close(found, law.log_prob(at)[:, 0], atol=0.5, rtol=0)
 
 
