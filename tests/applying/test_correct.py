@@ -14,6 +14,7 @@ from ma_sbi import CategoryEncoder, SentenceEncoder, ShiftCorrector, load_correc
 from ma_sbi.applying import blocks, running, sources
 from ma_sbi.cli import app
 from ma_sbi.correctors.files import TableColumns
+from tests.applying.stopping import stopped_at_block
 from tests.some_posteriors import flow_posterior, sbi_npe
 
 N = 90
@@ -379,15 +380,7 @@ class TestDraws:
     ):
         table, out = _new_rows(), tmp_path / "out.csv"
         table.loc[2, "temp_meas"] = 1e4
-        with monkeypatch.context() as patch:
-            plain = running.correct_block
-
-            def correct(job, number, *given):
-                if number == 2:
-                    raise KeyboardInterrupt
-                return plain(job, number, *given)
-
-            patch.setattr(running, "correct_block", correct)
+        with stopped_at_block(2):
             assert self._draw(table, model, posterior, out).exit_code == 130
         # Written again, the table is another one by its time.
         options = ["--model", model, "--posterior", posterior, "--draws", 3]

@@ -8,11 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from ma_sbi import NumberEncoder, ShiftCorrector
-from ma_sbi.applying import running, sources
+from ma_sbi.applying import sources
 from ma_sbi.applying.contexts import read_as, read_like
 from ma_sbi.applying.unread import MOST_NAMED, Unread, all_unread, find_unread, in_sentences
 from ma_sbi.cli import app
 from ma_sbi.context import is_missing
+from tests.applying.stopping import stopped_at_block
 
 N = 60
 
@@ -71,15 +72,7 @@ def test_some_cells_that_are_no_numbers_are_told_over_all_blocks(
 def test_what_a_stopped_run_could_not_read_is_told(model, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK_ROWS", 7)
     context = ["19,9" if i in (3, 20) else str(i) for i in range(30)]
-    with monkeypatch.context() as patch:
-        plain = running.correct_block
-
-        def correct(job, number, *given):
-            if number == 2:
-                raise KeyboardInterrupt
-            return plain(job, number, *given)
-
-        patch.setattr(running, "correct_block", correct)
+    with stopped_at_block(2):
         assert _correct(model, tmp_path, context).exit_code == 130
     options = ["--model", str(model), "--out", str(tmp_path / "out.csv")]
     result = CliRunner().invoke(app, ["correct", str(tmp_path / "new.csv"), *options])
