@@ -169,6 +169,22 @@ def test_mishaps_touch_calibration_rows_alone():
     torch.testing.assert_close(rows.x_sim / rows.latent, units.factor.expand_as(rows.x_sim))
     assert (units.factor.log10().abs() <= 3).all()
     assert units.factor.log10().abs().max() >= 1
+    offset = draw_world("offset", 0, seed=SEED)
+    rows = offset.calibration()
+    slope = (rows.x_sim[1] - rows.x_sim[0]) / (rows.latent[1] - rows.latent[0])
+    away = (rows.x_sim - slope * rows.latent) / offset.pool.std(dim=0)
+    torch.testing.assert_close(away, away[0, 0].expand_as(away))
+    assert 5 <= away.abs().max() <= 100
+
+
+def test_an_expected_value_is_without_noise():
+    worlds = (draw_world("expected value", number, seed=SEED) for number in range(20))
+    world = next(one for one in worlds if one.simulator.family == "linear")
+    rows, simulator = world.calibration(), world.simulator
+    away = rows.x_sim - rows.theta @ simulator.matrix.T
+    # The mean of 400 runs has a twentieth of their noise.
+    spread = away.square().mean(dim=0).sqrt() * 20 / simulator.noise
+    assert (spread.log().abs() < 4 / (2 * len(away)) ** 0.5).all()
 
 
 def test_rows_of_a_control_run_share_their_setting_and_fresh_rows_do_not():

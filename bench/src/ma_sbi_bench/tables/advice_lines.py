@@ -37,8 +37,14 @@ BY_KIND = "By kind"
 BY_GIVEN = "By what the check is given, and by what the world is like"
 WRONG = "Where it is not right, and what the check said"
 LONGEST = 160
-NAMED = {"swapped": "swapped", "columns": "different orders", "units": "different units"}
-"""How a refusal names what went wrong when rows were handed over."""
+NAMED = {
+    "swapped": "swapped",
+    "columns": "different orders",
+    "units": "different units",
+    "offset": "different units",
+    "expected value": "an expected value",
+}
+"""How a refusal names what went wrong when rows were handed over, or what x_sim is."""
 NO_PAIRS = "not seen to be pairs"
 BY_SCORE = "right by the score alone"
 
@@ -73,7 +79,8 @@ class Judged:
     @property
     def refuses(self) -> bool:
         """Whether it refuses rows that were mixed up or are no pairs, and says so."""
-        name = NAMED.get(self.world.kind.mishap)
+        kind = self.world.kind
+        name = NAMED.get(kind.mishap) or NAMED.get(kind.source)
         if not self.world.are_pairs:
             name = NO_PAIRS
         return name is not None and self.corrects == "nothing" and name in self.said

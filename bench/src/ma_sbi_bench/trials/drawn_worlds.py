@@ -22,14 +22,25 @@ __all__ = ["KINDS", "DrawnWorld", "Given", "Kind", "Rows", "draw_world"]
 
 Told = Literal["the regime", "nothing", "the regime, sometimes", "theta"]
 Source = Literal[
-    "same noise", "own noise", "several", "one setting", "predicted", "other", "shuffled"
+    "same noise",
+    "own noise",
+    "several",
+    "one setting",
+    "predicted",
+    "expected value",
+    "other",
+    "shuffled",
 ]
-Mishap = Literal["", "swapped", "columns", "units"]
+Mishap = Literal["", "swapped", "columns", "units", "offset"]
 
 FAMILY_SHARES = (0.4, 0.15, 0.1, 0.1, 0.1, 0.15)
 FORM_SHARES = dict(zip(FORMS, (0.4, 0.25, 0.2, 0.15), strict=True))
 LARGEST_SIZE = 4.0
 POOL = 2000
+# Simulations behind an expected value.
+MANY = 400
+# Deviations of x by which an offset of units moves it, at least and at most.
+OFFSETS = 5.0, 100.0
 
 
 @dataclass(frozen=True)
@@ -122,6 +133,15 @@ KINDS: dict[str, Kind] = {
         "columns of x_sim in another order", PERHAPS, mishap="columns", dims=(2, 8)
     ),
     "units": Kind("x_sim in other units", PERHAPS, mishap="units"),
+    "swapped gain": Kind(
+        "a gain or more noise, and x_obs and x_sim have changed places",
+        ("gain", "noise"),
+        mishap="swapped",
+    ),
+    "offset": Kind("x_sim in other units with an offset", PERHAPS, mishap="offset"),
+    "expected value": Kind(
+        "x_sim is the mean of many simulations", PERHAPS, source="expected value"
+    ),
 }
 """Every kind of world by name."""
 
@@ -221,6 +241,8 @@ class DrawnWorld:
             return replace(rows, x_sim=rows.x_sim[:, torch.from_numpy(self.order)])
         if self.kind.mishap == "units":
             return replace(rows, x_sim=rows.x_sim * self.factor)
+        if self.kind.mishap == "offset":
+            return replace(rows, x_sim=self._with_offset(rows.x_sim))
         return rows
 
     def fresh(self, num_rows: int) -> Rows:
@@ -260,6 +282,13 @@ class DrawnWorld:
             return np.where(rng.random(len(drawn)) < self.right, drawn, other)
         return drawn
 
+    def _with_offset(self, x: Tensor) -> Tensor:
+        """Turn units into others, as Celsius into Fahrenheit, by draws of their own."""
+        rng = np.random.default_rng(derive(self.seed, "offset"))
+        factor = float(np.exp(rng.uniform(-np.log(2), np.log(2))))
+        size = np.exp(rng.uniform(*np.log(OFFSETS))) * rng.choice([-1.0, 1.0])
+        return factor * x + float(size) * self.pool.std(dim=0)
+
     def _group_shifts(self, groups: np.ndarray, rng: np.random.Generator) -> Tensor:
         shifts = torch.from_numpy(
             rng.standard_normal((groups.max() + 1, self.simulator.dim_x))
@@ -274,6 +303,9 @@ class DrawnWorld:
         if source == "several":
             every = [simulate(rows.theta, rng) for _ in range(self.num_simulations)]
             return torch.stack(every, dim=1)
+        if source == "expected value":
+            every = [simulate(rows.theta, rng) for _ in range(MANY)]
+            return torch.stack(every).mean(dim=0)
         if source == "predicted":
             with seeded(derive(self.seed, "predicted")):
                 theta = self.simulator.posterior_draws(1, rows.x_obs)[0]
