@@ -1,5 +1,6 @@
 """Whether rows are pairs, which way round, in which order and units."""
 
+import math
 import warnings
 
 import pytest
@@ -139,13 +140,11 @@ def test_the_density_of_a_shift_is_the_likelihood_ratio():
     shift, basis = torch.tensor([0.4, -0.2]), torch.ones(30, 1).double() / 30**0.5
     density = _law()
     expected = (density((x + shift).float()) - density(x.float())).sum().item()
-    assert sides._by_density(x + shift, x, basis, density) == pytest.approx(
-        expected, rel=1e-4
-    )
+    found = sides._by_density(x + shift, x, basis, density, shifts=True)
+    assert found == pytest.approx(expected, rel=1e-4)
     # The other way round, the odds are those against it.
-    assert sides._by_density(x, x + shift, basis, density) == pytest.approx(
-        -expected, rel=1e-4
-    )
+    found = sides._by_density(x, x + shift, basis, density, shifts=True)
+    assert found == pytest.approx(-expected, rel=1e-4)
 
 
 def test_the_density_of_a_gain_allows_for_its_volume():
@@ -154,8 +153,12 @@ def test_the_density_of_a_gain_allows_for_its_volume():
     for gain in (0.5, 2.0):
         # Half of it leads all rows where simulations are dense: that is no evidence.
         assert (density(gain * x) - density(x)).sum() * (1 - gain) > 100
-        assert sides._by_density(gain * x, x, basis, density) <= 0
-        assert sides._by_density(x, gain * x, basis, density) >= 0
+        assert sides._by_density(gain * x, x, basis, density, shifts=True) <= 0
+        assert sides._by_density(x, gain * x, basis, density, shifts=True) >= 0
+        # Where a shift cannot be meant, it is the likelihood ratio of the gain.
+        expected = (density(gain * x) - density(x)).sum().item() + 1000 * math.log(gain)
+        found = sides._by_density(gain * x, x, basis, density, shifts=False)
+        assert found == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["a total", "a constant", "few rows"])
@@ -176,8 +179,8 @@ def test_no_volume_is_made_of_rounding(kind):
         # A gain below one leads where simulations are dense, and fills less: no evidence.
         free = 2 if kind == "a total" else x_obs.shape[1]
         density = lambda x: _law()(x[:, :free])  # noqa: B023, E731
-        assert sides._by_density(x_obs, x_sim, basis, density) <= 0
-        assert sides._by_density(x_sim, x_obs, basis, density) >= 0
+        assert sides._by_density(x_obs, x_sim, basis, density, shifts=True) <= 0
+        assert sides._by_density(x_sim, x_obs, basis, density, shifts=True) >= 0
 
 
 def test_simulations_in_order_are_described_as_in_disorder():
@@ -189,23 +192,24 @@ def test_simulations_in_order_are_described_as_in_disorder():
     torch.testing.assert_close(found, law.log_prob(at)[:, 0], atol=0.5, rtol=0)
 
 
-def test_spreads_that_depend_on_the_context_lean_to_swapped_sides():
-    # Too few rows to tell, and enough to say which side is more probable.
+@pytest.mark.parametrize(("num", "gain"), [(60, 2.0), (200, 1.4)])
+def test_spreads_that_depend_on_the_context_tell_the_sides(num, gain):
     seen = []
     for seed in range(40):
         rng = torch.Generator().manual_seed(seed)
-        codes = torch.arange(200) % 2
-        x_sim = torch.randn(200, 2, generator=rng, dtype=torch.float64)
-        gain = torch.tensor([[1.4, 1.0], [1.0, 1.0]])[codes]
-        right = examine_pairs(gain * x_sim, x_sim, codes, seed=seed)
-        wrong = examine_pairs(x_sim, gain * x_sim, codes, seed=seed)
-        seen.append(
-            [one.swapped is True or (one.log_odds or 0) > 0 for one in (right, wrong)]
-        )
+        codes = torch.arange(num) % 2
+        x_sim = torch.randn(num, 2, generator=rng, dtype=torch.float64)
+        gained = torch.tensor([[gain, 1.0], [1.0, 1.0]])[codes] * x_sim
+        right = examine_pairs(gained, x_sim, codes, seed=seed)
+        wrong = examine_pairs(x_sim, gained, codes, seed=seed)
+        # The other way round, the odds are those against it.
+        if right.log_odds is not None and wrong.log_odds is not None:
+            assert wrong.log_odds == pytest.approx(-right.log_odds)
+        seen.append([(one.log_odds or 0) > 0 for one in (right, wrong)])
     right, wrong = torch.tensor(seen).float().mean(dim=0)
-    # About 0.01 and 0.58, of 40 each: bounds are four standard errors away.
-    assert right < 0.1
-    assert wrong > 0.25
+    # About 0.02 and 0.97, of 40 each: bounds are four standard errors away.
+    assert right < 0.11
+    assert wrong > 0.86
 
 
 @pytest.mark.parametrize("worst", [-torch.inf, torch.nan])
@@ -216,9 +220,12 @@ def test_a_density_of_zero_tells_the_sides_and_one_of_no_number_does_not(worst):
     def density(x):
         return torch.where((x > 0) & (x < 1), 0.0, worst)[:, 0]
 
-    assert sides._by_density(x + 0.5, x, basis, density) < -sides.TOLD
-    assert sides._by_density(x, x + 0.5, basis, density) > sides.TOLD
-    assert sides._by_density(x + 9, x + 8, basis, density) == 0
+    def log_odds(x_obs, x_sim):
+        return sides._by_density(x_obs, x_sim, basis, density, shifts=True)
+
+    assert log_odds(x + 0.5, x) < -sides.TOLD
+    assert log_odds(x, x + 0.5) > sides.TOLD
+    assert log_odds(x + 9, x + 8) == 0
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -503,7 +510,7 @@ MAPS = {"gain": lambda x: 0.3 * x, "lag": lambda x: lagged(x, 0.5)}
 
 @pytest.mark.usefixtures("few_permutations")
 @pytest.mark.parametrize("name", MAPS)
-def test_a_departure_that_depends_on_x_does_not_tell_sides_by_means(name):
+def test_a_departure_that_depends_on_x_is_not_taken_for_swapped_sides(name):
     """Theta is of another population, and what shrinks x brings it nearer to the prior."""
     signs = torch.tensor([1.0, -1.0, 1.0, -1.0])
     told = 0
@@ -516,7 +523,7 @@ def test_a_departure_that_depends_on_x_does_not_tell_sides_by_means(name):
         found = examine_pairs(
             MAPS[name](x[:80]), x[:80], one, reference=Reference.of(x[80:])
         )
-        told += found.log_odds is not None
+        told += (found.log_odds or 0.0) > 0
     assert told <= 0.02 * NUM_SETS + 3 * (0.02 * NUM_SETS) ** 0.5
 
 
@@ -651,7 +658,7 @@ def test_means_that_depart_are_not_overruled_by_what_is_left(
 
     What is added to x_sim is then explained by it, as if sides were swapped.
     """
-    monkeypatch.setattr(sides, "_by_means", lambda *_: (log_odds, 0.3))
+    monkeypatch.setattr(sides, "_by_moments", lambda *_, **__: (log_odds, 0.3))
     monkeypatch.setattr(sides, "_by_departure", lambda *_: True)
     x_obs, x_sim, codes = world(0)
     assert examine_pairs(x_obs, x_sim, codes).swapped is swapped

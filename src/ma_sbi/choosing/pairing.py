@@ -105,7 +105,7 @@ class Pairing:
                 f"are not seen to depend on each other (p = {self.p_value:.2g}). A row of "
                 "x_sim must be simulated at the inputs of the same row of x_obs."
             )
-        if self.swapped:
+        if self.swapped and self.unlike is None:
             odds = ""
             if self.log_odds is not None and self.log_odds > TOLD:
                 odds = f" (log odds {self.log_odds:.1f})"
@@ -121,7 +121,7 @@ class Pairing:
             )
         if self.units:
             found.append(other_units(self.units, self.factor))
-        if self.unlike is not None and not (self.swapped or self.units):
+        if self.unlike is not None and not self.units:
             found.append(_about_unlike(self.unlike))
         return tuple(found)
 

@@ -42,8 +42,10 @@ DEPENDS = 0.3
 MOST_DEVIATIONS = 4.0
 # Standard errors by which one side must explain more of x_obs - x_sim than the other.
 CLEARLY_MORE = 2.0
-# Rows of a context that tell its spread.
-FEWEST_OF_CONTEXT = 5
+# Rows that tell spreads.
+FEWEST_FOR_SPREADS = 20
+# Deviation of squares below which they hardly vary, as in two far clusters.
+LEAST_SPREAD = 0.1
 # Level at which x_sim is unlike other simulations, and above which x_obs may be one.
 UNLIKE, LIKE = 0.001, 0.01
 # Standard errors by which x_sim must be farther from them than x_obs of the same rows.
@@ -95,74 +97,119 @@ def tell_sides(
         cells = torch.stack([groups.cpu(), codes], dim=1).unique(dim=0, return_inverse=True)
         x_obs, x_sim, features = (means_of(x, cells[1]) for x in (x_obs, x_sim, features))
         codes = cells[0][:, 1]
-    log_odds, p_value = _by_means(x_obs, x_sim, features, reference, log_density)
+    log_odds, p_value = _by_moments(
+        x_obs, x_sim, features, reference, log_density, averaged=averaged
+    )
     if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
         # Both sides depart, as where the context depends on theta.
         log_odds = None
-    if (
-        log_odds is not None
-        and abs(log_odds) > TOLD
-        and (log_odds < 0 or p_value > UNCLEAR)
-    ):
-        return log_odds > 0, log_odds
-    more, freedom = _more_even(x_obs, x_sim, codes)
-    if more > 2 + 2 * freedom**0.5:
-        return True, log_odds
     if log_odds is not None:
-        # Means depart, by the context perhaps: what is left would not show the departure.
-        return None, log_odds
+        # What is left of the rows would not show the departure.
+        clear = abs(log_odds) > TOLD and (log_odds < 0 or p_value > UNCLEAR)
+        return (log_odds > 0 if clear else None), log_odds
     some = torch.randperm(len(x_obs), generator=rng)[:MOST_ROWS]
-    swapped = _by_departure(x_obs[some], x_sim[some], rng)
-    leans = swapped is None and more > 2 + freedom**0.5
-    return swapped, more if leans else None
+    return _by_departure(x_obs[some], x_sim[some], rng), None
 
 
-def _by_means(
+def _by_moments(
     x_obs: Tensor,
     x_sim: Tensor,
     features: Tensor,
     reference: AnyReference | None,
     log_density: LogDensity | None,
+    *,
+    averaged: bool,
 ) -> tuple[float | None, float]:
-    """Tell the sides by means: those of simulations do not depend on the context.
+    """Tell the sides by means and spreads: those of simulations do not depend on contexts.
 
-    Nor do they differ from the mean of other simulations, where that is known. By the
+    Nor do they differ from those of other simulations, where these are known. By the
     likelihood of Gaussians, or the density of simulations where that is known: pairs share
     what varies besides, so that few rows tell it.
 
     Returns:
-        The log odds of swapped sides, None if means hardly depart; and the p-value of
-        x_obs, as it was given, being simulations.
+        The log odds of swapped sides, None if neither means nor spreads are seen to depart;
+        and the p-value of x_obs, as it was given, being simulations.
     """
-    num, columns = x_obs.shape
-    sides = _standardised(x_obs, x_sim, reference)
+    sides, is_whitened = _standardised(x_obs, x_sim, reference)
     basis = basis_of(features, constant=reference is not None)
-    rank = basis.shape[1]
+    if basis.shape[1] == 0 or len(x_obs) < basis.shape[1] + 2:
+        return None, 1.0
+    means = _of_means(sides, basis)
+    # A mean of several simulations varies less than other simulations do.
+    known = basis_of(features, constant=is_whitened and not averaged)
+    spreads = _of_spreads(sides, known)
+    found = [one for one in (means, spreads) if one is not None]
+    if not found:
+        return None, 1.0
+    p_value = min(1.0, len(found) * min(one.p_value for one in found))
+    if log_density is not None:
+        shifts = spreads is None
+        return _by_density(x_obs, x_sim, basis, log_density, shifts=shifts), p_value
+    return sum(one.log_odds for one in found), p_value
+
+
+class _Told(NamedTuple):
+    """What moments tell of the sides.
+
+    Attributes:
+        log_odds: Of swapped sides.
+        p_value: Of x_obs, as it was given, being simulations.
+    """
+
+    log_odds: float
+    p_value: float
+
+
+def _of_means(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
+    """Compare means of both sides; None if they hardly depart."""
     delta = sides[0] - sides[1]
-    if rank == 0 or num < rank + 2 or delta.square().mean() < 1e-12:
-        return None, 1.0
-    if _mean_departs(delta, basis) > DEPARTS:
-        return None, 1.0
+    if delta.square().mean() < 1e-12 or _mean_departs(delta, basis) > DEPARTS:
+        return None
     # As much noise on both sides, each its own, is not explained by their mean.
     if _explained(delta, (sides[0] + sides[1]) / 2, basis) > DEPENDS:
-        return None, 1.0
+        return None
+    return _compare(sides, basis)
+
+
+def _of_spreads(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
+    """Compare squares, about the means of contexts; None if they hardly depart.
+
+    Those of simulations have a mean of one in units of other simulations.
+    """
+    num, rank = len(basis), basis.shape[1]
+    if rank == 0 or num < FEWEST_FOR_SPREADS:
+        return None
+    inner = [one - one.mean(dim=0) for one in sides]
+    squares = [
+        (one - basis @ (basis.T @ one)).square() * num / (num - rank) for one in inner
+    ]
+    # Of logarithms a gain shifts all alike, so that it is seen in few rows.
+    logs = [one.add(HARDLY).log() for one in squares]
+    delta = logs[0] - logs[1]
+    if delta.square().mean() < 1e-12 or _mean_departs(delta, basis) > DEPARTS:
+        return None
+    both = [one - basis @ (basis.T @ one) for one in squares]
+    spread = torch.cat(both).std(dim=0).clamp(min=LEAST_SPREAD)
+    return _compare(((squares[0] - 1) / spread, (squares[1] - 1) / spread), basis)
+
+
+def _compare(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told:
+    """Compare means of columns with a variance of one, which are zero in simulations."""
     observed, simulated = ((basis.T @ side).square().sum().item() for side in sides)
-    p_value = stats.chi2.sf(observed, rank * columns)
+    p_value = stats.chi2.sf(observed, basis.shape[1] * sides[0].shape[1])
     # The mean of other simulations is known up to chance, too.
     p_value = 1.0 if observed < HARDLY * simulated else float(p_value)
-    if log_density is not None:
-        return _by_density(x_obs, x_sim, basis, log_density), p_value
-    return (simulated - observed) / 2, p_value
+    return _Told((simulated - observed) / 2, p_value)
 
 
 def _by_density(
-    x_obs: Tensor, x_sim: Tensor, basis: Tensor, log_density: LogDensity
+    x_obs: Tensor, x_sim: Tensor, basis: Tensor, log_density: LogDensity, *, shifts: bool
 ) -> float:
     """Return the log odds of swapped sides by the likelihood ratio of the pairs.
 
-    Of a shift, and of a linear departure, which spreads x about the means of contexts by
-    other factors: a gain below one leads all observations where simulations are dense.
-    Where the two disagree, nothing is told.
+    Of a linear departure, which spreads x about the means of contexts by other factors: a
+    gain below one leads all observations where simulations are dense. Unless spreads
+    depart, of a shift, too; where the two disagree, nothing is told.
     """
     at_obs, at_sim = (
         log_density(x.float()).cpu().double().nan_to_num(nan=-MOST_NATS)
@@ -181,6 +228,8 @@ def _by_density(
         return 0.0
     volumes = [((x @ axes).T @ (x @ axes)).logdet().item() for x in residuals]
     linear = shift + len(x_obs) * (volumes[0] - volumes[1]) / 2
+    if not shifts:
+        return linear
     return 0.0 if shift * linear < 0 else min(shift, linear, key=abs)
 
 
@@ -295,20 +344,26 @@ def _zero(values: Tensor, num: float) -> tuple[float, int]:
 
 def _standardised(
     x_obs: Tensor, x_sim: Tensor, reference: AnyReference | None
-) -> tuple[Tensor, Tensor]:
-    """Return both sides in units of the simulations; a row counts for a few at most."""
+) -> tuple[tuple[Tensor, Tensor], bool]:
+    """Return both sides in units of the simulations; a row counts for a few at most.
+
+    And whether these are the units of other simulations, not those of the rows.
+    """
     both, whitener = torch.cat([x_obs, x_sim]), None
     if reference is None:
         both = normal_scores(both)
         both = both - both.mean(dim=0)
     else:
         both, whitener = reference.deviations(both)
+    is_whitened = whitener is not None
     if whitener is None:
         halves = both.split(len(x_obs))
         whitener = whitener_of(torch.cat([one - one.mean(dim=0) for one in halves]))
-    unit = both @ whitener.cpu().double()
+    # Symmetric, so that columns stay as near to themselves as can be.
+    axes, size, _ = torch.linalg.svd(whitener.cpu().double())
+    unit = both @ (axes * size) @ axes.T
     first, second = unit.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS).split(len(x_obs))
-    return first, second
+    return (first, second), is_whitened
 
 
 def _by_departure(x_obs: Tensor, x_sim: Tensor, rng: torch.Generator | None) -> bool | None:
@@ -345,39 +400,6 @@ def _by_departure(x_obs: Tensor, x_sim: Tensor, rng: torch.Generator | None) -> 
 
 def _scaled(x: Tensor) -> Tensor:
     return (x - x.mean(dim=0)) / column_scale(x)
-
-
-def _more_even(x_obs: Tensor, x_sim: Tensor, codes: Tensor) -> tuple[float, int]:
-    """Tell how much more contexts differ in x_sim, if by no more than chance in x_obs.
-
-    In means and spreads, by the likelihood of Gaussians with and without contexts. Pairs
-    share what varies besides, so that the difference is seen in few rows.
-
-    Returns:
-        What contexts add to the log likelihood of x_sim more than to that of x_obs, 0 if
-        they differ in x_obs as well; and the degrees of freedom that they add.
-    """
-    kept = codes.bincount()[codes] >= FEWEST_OF_CONTEXT
-    codes, few = codes[kept].unique(return_inverse=True)[1], codes.max() >= len(codes) / 2
-    if few or len(codes) == 0 or codes.max() == 0:
-        return 0.0, 0
-    count = codes.bincount().double()
-
-    def evidence(x: Tensor) -> float:
-        """Return what contexts add to the log likelihood."""
-        x = normal_scores(x[kept])
-        member = torch.nn.functional.one_hot(codes).double()
-        mean = member.T @ x / count[:, None]
-        within = member.T @ (x - mean[codes]).square() / count[:, None]
-        whole = x.var(dim=0, correction=0)
-        ratio = whole.clamp(min=1e-12).log() - within.clamp(min=1e-12).log()
-        return (count[:, None] * ratio).sum().item() / 2
-
-    # By chance each is half of a chi-squared variable.
-    freedom = 2 * x_obs.shape[1] * int(codes.max())
-    observed, simulated = evidence(x_obs), evidence(x_sim)
-    chance = freedom / 2 + 2 * (freedom / 2) ** 0.5
-    return (simulated - observed if observed < chance else 0.0), freedom
 
 
 def _only_second(p_values: list[float]) -> bool | None:
