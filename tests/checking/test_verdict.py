@@ -87,7 +87,8 @@ def test_a_correction_that_helps_is_used():
     assert decision.verdict == "use"
     assert "+1.50 ± 0.10 nats per row" in decision.reasons[0]
     assert "4.48 times as probable" in decision.reasons[0]  # exp(1.5)
-    assert "94%" in decision.reasons[1]
+    assert "94% of what the posterior at x_sim" in decision.reasons[0]
+    assert "the context adds +0.60 ± 0.05" in decision.reasons[0]
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -101,7 +102,18 @@ def test_what_is_refused(case):
 def test_a_doubt_asks_for_care_and_is_named(case):
     decision = decide(replace(FINE, **DOUBTS[case]))
     assert decision.verdict == "use with care"
-    assert len(decision.reasons) > len(decide(FINE).reasons) - 1
+    assert len(decision.reasons) == 2
+
+
+def test_there_are_three_reasons_at_most_and_no_doubt_is_lost():
+    everything = {name: one for case in DOUBTS.values() for name, one in case.items()}
+    decision = decide(replace(FINE, **everything))
+    assert len(decision.reasons) == 3
+    # The gain is the first. Three doubts are on leaks, two on pairs: one of each counts.
+    assert len(decision.reasons) - 1 + len(decision.advice.doubts) == len(DOUBTS) - 3
+    assert all(one in str(decision.advice) for one in decision.advice.doubts)
+    for case in REFUSED.values():
+        assert len(decide(replace(FINE, **case)).reasons) <= 3
 
 
 @pytest.mark.parametrize(

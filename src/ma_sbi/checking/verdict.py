@@ -24,6 +24,8 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 MANY_TIMES = 1000
 # Nats per row that are printed as none.
 NOTHING = 0.005
+# Reasons that are given; other doubts stand below the advice.
+MOST_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,14 @@ class Advice:
         use: What to use, in words.
         code: Lines of Python that do it, given ``answer``, what ``check`` returned, and
             ``posterior``, ``context`` and ``x_obs``; none if rows have to be mended first.
+        doubts: What else speaks against it, in sentences, beside the reasons.
         not_checked: What was not checked, in sentences.
         collect: What to collect next, in sentences.
     """
 
     use: str
     code: str
+    doubts: tuple[str, ...] = ()
     not_checked: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
 
@@ -50,13 +54,17 @@ class Advice:
         return "\n".join(lines)
 
     def lists(self) -> dict[str, tuple[str, ...]]:
-        """Return what was not checked, and what to collect, if there is something."""
-        both = {"Not checked": self.not_checked, "To collect next": self.collect}
-        return {title: sentences for title, sentences in both.items() if sentences}
+        """Return other doubts, what was not checked, and what to collect, by title."""
+        every = {
+            "Other doubts": self.doubts,
+            "Not checked": self.not_checked,
+            "To collect next": self.collect,
+        }
+        return {title: sentences for title, sentences in every.items() if sentences}
 
 
 class Decision(NamedTuple):
-    """A verdict with its reasons, the decisive one first, and what to do."""
+    """A verdict with its reasons, three at most, the decisive one first, and what to do."""
 
     verdict: Verdict
     reasons: tuple[str, ...]
@@ -73,16 +81,13 @@ def decide(facts: Facts) -> Decision:
         ('do not use', 'It depends on theta.')
     """
     verdict, reasons = _verdict(facts)
-    return Decision(verdict, tuple(reasons), _advice(facts, verdict))
+    shown, others = tuple(reasons[:MOST_REASONS]), tuple(reasons[MOST_REASONS:])
+    return Decision(verdict, shown, _advice(facts, verdict, others))
 
 
 def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.problems:
-        return "do not use", [
-            *facts.problems,
-            "Nothing that is learned from such rows can be trusted: mend them, and check "
-            "again.",
-        ]
+        return "do not use", list(facts.problems)
     if facts.no_answer:
         return "do not use", [facts.no_answer]
     if facts.leak == "found" and not _is_harmless(facts):
@@ -105,8 +110,7 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     worse = _worse(facts)
     if worse:
         return "do not use", [_gain(facts, facts.gain), *worse]
-    reasons = [_gain(facts, facts.gain), *_of_perfect(facts), *_context(facts)]
-    doubts = _doubts(facts)
+    reasons, doubts = [_gain(facts, facts.gain), *_context(facts)], _doubts(facts)
     if facts.chosen == "common" or not (facts.reads_context or facts.own):
         return "use the marginal part only", reasons + doubts
     if doubts:
@@ -147,11 +151,18 @@ def _times(gain: float) -> str:
 
 
 def _gain(facts: Facts, gain: Score) -> str:
+    """State the gain, its share of what can be gained, and what the context adds to it."""
     verb = "is" if facts.scored_by.startswith("x_") else "are"
-    return (
+    parts = [
         f"Corrected, {facts.scored_by} {verb} on average {_times(gain.mean)} "
-        f"({gain} nats per row, {facts.num_judged} rows that the fit had not seen)."
-    )
+        f"({gain} nats per row, {facts.num_judged} rows that the fit had not seen)"
+    ]
+    if facts.perfect is not None and facts.perfect.low > 0:
+        share = gain.mean / facts.perfect.mean
+        parts.append(f"{share:.0%} of what the posterior at x_sim itself would give")
+    if facts.chosen == "by context" and facts.adds is not None:
+        parts.append(f"of this the context adds {facts.adds}")
+    return "; ".join(parts) + "."
 
 
 def _no_gain(facts: Facts) -> str:
@@ -266,18 +277,9 @@ def _unseen(facts: Facts) -> list[str]:
     ]
 
 
-def _of_perfect(facts: Facts) -> list[str]:
-    if facts.perfect is None or facts.gain is None or facts.perfect.low <= 0:
-        return []
-    share = facts.gain.mean / facts.perfect.mean
-    return [
-        f"That is {share:.0%} of what the posterior at x_sim itself would give "
-        f"({facts.perfect})."
-    ]
-
-
 def _context(facts: Facts) -> list[str]:
-    if facts.own is not None and facts.adds is None:
+    by_context = facts.chosen == "by context" and facts.adds is not None
+    if by_context or (facts.own is not None and facts.adds is None):
         return []
     if facts.adds is None:
         return [
@@ -288,9 +290,7 @@ def _context(facts: Facts) -> list[str]:
             "Without pairs, what differs between contexts may be theta: a correction by "
             "the context needs x_sim at the inputs of each row, or true parameters."
         ]
-    if facts.chosen == "common":
-        return [f"The context is not seen to add to it ({facts.adds} nats per row)."]
-    return [f"Of this the context adds {facts.adds}."]
+    return [f"The context is not seen to add to it ({facts.adds} nats per row)."]
 
 
 def _worse(facts: Facts) -> list[str]:
@@ -329,22 +329,24 @@ def _worse(facts: Facts) -> list[str]:
 
 
 def _doubts(facts: Facts) -> list[str]:
-    """List what keeps a correction that helps from a plain yes."""
-    doubts = [] if facts.leak == "none" else [facts.leak_detail]
-    if facts.leak == "found" and facts.paired:
-        doubts.append(
-            "Pairs show the departure row by row, so that a true effect is not removed, if "
-            "x_sim was simulated at the true inputs, not at those inferred from x_obs, and "
-            "the sides are not swapped: x_sim alone shows the dependence."
-        )
-    doubts += [*facts.failures, *_unseen(facts)]
-    doubts += _no_pairs(facts)
+    """List what keeps a correction that helps from a plain yes, what weighs most first."""
+    doubts = _no_pairs(facts)
     if facts.paired is None:
         doubts.append(
             "Without x_sim, simulations at the inputs of each observation, it is assumed "
             "that theta has the same distribution under every context, and in the "
             "simulations: where that is wrong, a true effect is removed."
         )
+    if facts.leak == "found" and facts.paired:
+        doubts.append(
+            f"{facts.leak_detail} Pairs show the departure row by row, so that a true "
+            "effect is not removed, if x_sim was simulated at the true inputs, not at "
+            "those inferred from x_obs, and the sides are not swapped: x_sim alone shows "
+            "the dependence."
+        )
+    elif facts.leak != "none":
+        doubts.append(facts.leak_detail)
+    doubts += [*facts.failures, *_unseen(facts)]
     if not facts.noise_told:
         doubts.append(
             "Whether x_sim has noise of its own, which is no departure, cannot be told "
@@ -391,7 +393,7 @@ def _doubts(facts: Facts) -> list[str]:
 # What to do: from the same facts, once the verdict is known.
 
 
-def _advice(facts: Facts, verdict: Verdict) -> Advice:
+def _advice(facts: Facts, verdict: Verdict, doubts: tuple[str, ...]) -> Advice:
     sample = ["draws = posterior.sample(1000, x_obs)"]
     use = "the posterior as it is"
     if facts.problems:
@@ -412,7 +414,8 @@ def _advice(facts: Facts, verdict: Verdict) -> Advice:
         if facts.own is not None and facts.chosen == "by context":
             use = "your own corrector"
             sample = [line.replace("answer.corrector", "corrector") for line in sample]
-    return Advice(use, "\n".join(sample), _not_checked(facts), _collect(facts, verdict))
+    left = _not_checked(facts), _collect(facts, verdict)
+    return Advice(use, "\n".join(sample), doubts, *left)
 
 
 def _not_checked(facts: Facts) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ PAIRED = 0.01
 # Factor between the spreads of a column beyond which units differ where
 # x_obs and x_sim are otherwise copies, whose ranks agree so well.
 UNITS_OF_COPIES, COPIES = 5.0, 0.9
+# Standard deviations between x_obs and x_sim that no departure has.
+FAR_APART = 5.0
 # Columns are taken for reordered if so much of their correlation is found elsewhere, or if
 # so little is left of what their own columns leave.
 REORDERED = 0.5
@@ -57,6 +59,9 @@ class Pairing:
             is clearly another one.
         units: Columns whose spreads differ by more than reality explains.
         factor: By more than this factor.
+        apart: Column in which x_obs is farthest from x_sim, and by how many standard
+            deviations, if that is more than a departure has and nothing else tells where
+            simulations are.
         constant: Whether x_sim is the same in every row.
         unlike: How x_sim is unlike other simulations, where x_obs is like them; None if
             that is not so.
@@ -69,6 +74,7 @@ class Pairing:
     order: tuple[int, ...] | None = None
     units: tuple[int, ...] = ()
     factor: float = UNITS
+    apart: tuple[int, float] | None = None
     constant: bool = False
     unlike: Unlike | None = None
 
@@ -121,6 +127,13 @@ class Pairing:
             )
         if self.units:
             found.append(other_units(self.units, self.factor))
+        elif self.apart is not None:
+            column, away = self.apart
+            found.append(
+                f"x_obs is {away:.0f} standard deviations away from x_sim in column "
+                f"{column}: they seem to be in different units. If they are not, "
+                "simulations= from the prior shows that x_sim is where it should be."
+            )
         if self.unlike is not None and not self.units:
             found.append(_about_unlike(self.unlike))
         return tuple(found)
@@ -191,9 +204,20 @@ def examine_pairs(
         _other_order(observed, simulated),
         units,
         factor,
+        _far_apart(x_obs, x_sim) if reference is None else None,
         bool((x_sim == x_sim[0]).all()),
         tell_unlike(x_obs[asked], one_run[asked], among, reference),
     )
+
+
+def _far_apart(x_obs: Tensor, x_sim: Tensor) -> tuple[int, float] | None:
+    """Find the column in which most rows are farther apart than either side spreads."""
+    spread = torch.minimum(x_obs.std(dim=0), x_sim.std(dim=0))
+    away = (x_obs - x_sim).median(dim=0).values.abs() / spread
+    # At one setting without noise nothing spreads.
+    away = away.where(spread > 0, 0.0)
+    column = int(away.argmax())
+    return (column, away[column].item()) if away[column] > FAR_APART else None
 
 
 def _about_unlike(unlike: Unlike) -> str:

@@ -97,9 +97,7 @@ def tell_sides(
         cells = torch.stack([groups.cpu(), codes], dim=1).unique(dim=0, return_inverse=True)
         x_obs, x_sim, features = (means_of(x, cells[1]) for x in (x_obs, x_sim, features))
         codes = cells[0][:, 1]
-    log_odds, p_value = _by_moments(
-        x_obs, x_sim, features, reference, log_density, averaged=averaged
-    )
+    log_odds, p_value = _by_moments(x_obs, x_sim, features, reference, log_density)
     if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
         # Both sides depart, as where the context depends on theta.
         log_odds = None
@@ -117,12 +115,10 @@ def _by_moments(
     features: Tensor,
     reference: AnyReference | None,
     log_density: LogDensity | None,
-    *,
-    averaged: bool,
 ) -> tuple[float | None, float]:
     """Tell the sides by means and spreads: those of simulations do not depend on contexts.
 
-    Nor do they differ from those of other simulations, where these are known. By the
+    Nor do means differ from those of other simulations, where these are known. By the
     likelihood of Gaussians, or the density of simulations where that is known: pairs share
     what varies besides, so that few rows tell it.
 
@@ -130,22 +126,17 @@ def _by_moments(
         The log odds of swapped sides, None if neither means nor spreads are seen to depart;
         and the p-value of x_obs, as it was given, being simulations.
     """
-    sides, is_whitened = _standardised(x_obs, x_sim, reference)
+    sides = _standardised(x_obs, x_sim, reference)
     basis = basis_of(features, constant=reference is not None)
-    if basis.shape[1] == 0 or len(x_obs) < basis.shape[1] + 2:
-        return None, 1.0
     means = _of_means(sides, basis)
-    # A mean of several simulations varies less than other simulations do.
-    known = basis_of(features, constant=is_whitened and not averaged)
-    spreads = _of_spreads(sides, known)
-    found = [one for one in (means, spreads) if one is not None]
-    if not found:
+    if means is not None and log_density is not None:
+        means = means._replace(log_odds=_by_density(x_obs, x_sim, basis, log_density))
+    found = [means, _of_spreads(sides, basis_of(features, constant=False))]
+    told = [one for one in found if one is not None]
+    if not told:
         return None, 1.0
-    p_value = min(1.0, len(found) * min(one.p_value for one in found))
-    if log_density is not None:
-        shifts = spreads is None
-        return _by_density(x_obs, x_sim, basis, log_density, shifts=shifts), p_value
-    return sum(one.log_odds for one in found), p_value
+    p_value = len(told) * min(one.p_value for one in told)
+    return sum(one.log_odds for one in told), min(1.0, p_value)
 
 
 class _Told(NamedTuple):
@@ -163,6 +154,8 @@ class _Told(NamedTuple):
 def _of_means(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
     """Compare means of both sides; None if they hardly depart."""
     delta = sides[0] - sides[1]
+    if basis.shape[1] == 0 or len(basis) < basis.shape[1] + 2:
+        return None
     if delta.square().mean() < 1e-12 or _mean_departs(delta, basis) > DEPARTS:
         return None
     # As much noise on both sides, each its own, is not explained by their mean.
@@ -172,9 +165,10 @@ def _of_means(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
 
 
 def _of_spreads(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
-    """Compare squares, about the means of contexts; None if they hardly depart.
+    """Compare spreads between contexts, by squares; None if they hardly depart.
 
-    Those of simulations have a mean of one in units of other simulations.
+    How they compare with those of other simulations does not tell the sides: x_sim that is
+    an expected value varies less than they do.
     """
     num, rank = len(basis), basis.shape[1]
     if rank == 0 or num < FEWEST_FOR_SPREADS:
@@ -190,7 +184,7 @@ def _of_spreads(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
         return None
     both = [one - basis @ (basis.T @ one) for one in squares]
     spread = torch.cat(both).std(dim=0).clamp(min=LEAST_SPREAD)
-    return _compare(((squares[0] - 1) / spread, (squares[1] - 1) / spread), basis)
+    return _compare((squares[0] / spread, squares[1] / spread), basis)
 
 
 def _compare(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told:
@@ -203,13 +197,13 @@ def _compare(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told:
 
 
 def _by_density(
-    x_obs: Tensor, x_sim: Tensor, basis: Tensor, log_density: LogDensity, *, shifts: bool
+    x_obs: Tensor, x_sim: Tensor, basis: Tensor, log_density: LogDensity
 ) -> float:
     """Return the log odds of swapped sides by the likelihood ratio of the pairs.
 
-    Of a linear departure, which spreads x about the means of contexts by other factors: a
-    gain below one leads all observations where simulations are dense. Unless spreads
-    depart, of a shift, too; where the two disagree, nothing is told.
+    Of a shift, and of a linear departure, which spreads x about the means of contexts by
+    other factors: a gain below one leads all observations where simulations are dense.
+    Where the two disagree, nothing is told.
     """
     at_obs, at_sim = (
         log_density(x.float()).cpu().double().nan_to_num(nan=-MOST_NATS)
@@ -228,8 +222,6 @@ def _by_density(
         return 0.0
     volumes = [((x @ axes).T @ (x @ axes)).logdet().item() for x in residuals]
     linear = shift + len(x_obs) * (volumes[0] - volumes[1]) / 2
-    if not shifts:
-        return linear
     return 0.0 if shift * linear < 0 else min(shift, linear, key=abs)
 
 
@@ -344,18 +336,14 @@ def _zero(values: Tensor, num: float) -> tuple[float, int]:
 
 def _standardised(
     x_obs: Tensor, x_sim: Tensor, reference: AnyReference | None
-) -> tuple[tuple[Tensor, Tensor], bool]:
-    """Return both sides in units of the simulations; a row counts for a few at most.
-
-    And whether these are the units of other simulations, not those of the rows.
-    """
+) -> tuple[Tensor, Tensor]:
+    """Return both sides in units of the simulations; a row counts for a few at most."""
     both, whitener = torch.cat([x_obs, x_sim]), None
     if reference is None:
         both = normal_scores(both)
         both = both - both.mean(dim=0)
     else:
         both, whitener = reference.deviations(both)
-    is_whitened = whitener is not None
     if whitener is None:
         halves = both.split(len(x_obs))
         whitener = whitener_of(torch.cat([one - one.mean(dim=0) for one in halves]))
@@ -363,7 +351,7 @@ def _standardised(
     axes, size, _ = torch.linalg.svd(whitener.cpu().double())
     unit = both @ (axes * size) @ axes.T
     first, second = unit.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS).split(len(x_obs))
-    return (first, second), is_whitened
+    return first, second
 
 
 def _by_departure(x_obs: Tensor, x_sim: Tensor, rng: torch.Generator | None) -> bool | None:
