@@ -59,6 +59,11 @@ REFUSED = {
         "is_blurred": True,
         "gain": Score(0.3, 0.05),
     },
+    "noise that x_sim may lack": {
+        "chosen": None,
+        "noise_alone": True,
+        "gain": Score(0.3, 0.05),
+    },
     "harm": {"chosen": None, "gain": Score(-0.5, 0.02)},
     "less like simulations": {"mmd": Change(0.005, 0.517), "likeness": Change(0.3, 1e-9)},
     "a posterior that gives NaN": {"no_answer": "The posterior gives no answer."},

@@ -633,7 +633,7 @@ def test_the_level_at_which_means_depart_holds_in_all_columns_together():
     spread = torch.where(torch.arange(60) % 3 == 0, 3.0, 0.3)[:, None]
     for factor in (torch.ones(60, 1), spread):
         p_values = [
-            sides._mean_departs(
+            sides.mean_departs(
                 factor * torch.randn(60, 3, generator=rng, dtype=torch.float64), basis
             )
             for _ in range(400)
@@ -642,7 +642,7 @@ def test_the_level_at_which_means_depart_holds_in_all_columns_together():
         below = sum(p <= 0.05 for p in p_values) / 400
         assert below <= 0.05 + 3 * (0.05 * 0.95 / 400) ** 0.5
     shifted = torch.randn(60, 3, generator=rng, dtype=torch.float64) + 4 * basis[:, :3]
-    assert sides._mean_departs(shifted, basis) < 0.01
+    assert sides.mean_departs(shifted, basis) < 0.01
 
 
 @pytest.mark.parametrize(("log_odds", "swapped"), [(None, True), (0.5, None), (3.0, True)])

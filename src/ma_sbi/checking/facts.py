@@ -71,6 +71,7 @@ class Facts:
         elsewhere_p_value: Of theta being drawn from the prior, if that seems wrong.
         exchange_p_value: Of observations being further simulations of their rows, if that
             may be so.
+        noise_alone: Whether only noise, alike in all rows, is between x_obs and x_sim.
         gain: What the best option gains, in nats per row, whether it is advised or not.
         adds: What the context adds to a correction of all rows alike.
         perfect: What the posterior at x_sim gains.
@@ -115,6 +116,7 @@ class Facts:
     may_leak: bool = False
     elsewhere_p_value: float | None = None
     exchange_p_value: float | None = None
+    noise_alone: bool = False
     gain: Score | None = None
     adds: Score | None = None
     perfect: Score | None = None
@@ -169,10 +171,11 @@ def choose(judgement: Judgement) -> Option | None:
     what differs between contexts may be theta: at most the common part is chosen. Where
     theta seems to come from another population than the prior, which the judge assumes, or
     rows are judged by x_sim that may have noise of its own, the gain must be larger. Where
-    observations may be further simulations of their rows, nothing departs. Where sides are
-    not told, and more probably swapped than not, a correction would more probably harm.
+    observations may be further simulations of their rows, nothing departs; and noise that
+    is alike in all rows may be what x_sim lacks, if it is an expected value. Where sides
+    are not told, and more probably swapped than not, a correction would more probably harm.
     """
-    if judgement.no_pairs or judgement.is_exchangeable:
+    if judgement.no_pairs or judgement.is_exchangeable or judgement.noise_alone:
         return None
     if judgement.leans_to_swapped is not None:
         return None
@@ -232,6 +235,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             "exchange_p_value": judgement.exchange_p_value
             if judgement.is_exchangeable
             else None,
+            "noise_alone": judgement.noise_alone,
             "chosen": None if chosen is None else chosen.name,
             "places": None if chosen is None else exchanges(judgement, chosen),
             "gain": best.gain,

@@ -22,6 +22,7 @@ from torch import Tensor
 from ma_sbi.checking.rows import (
     elsewhere_p_value,
     exchange_p_value,
+    is_noise_alone,
     is_noiseless,
     repeated,
     simulated,
@@ -146,6 +147,8 @@ class Judgement:
         exchange_p_value: Of observations being further simulations of their rows, where
             rows are judged by x_sim with noise of its own, or it may have some; else None.
         noise_told: Whether noise of x_sim could be told from departure.
+        noise_alone: Whether nothing but noise, alike in all rows, is between x_obs and
+            x_sim, and no true parameters judge them.
     """
 
     plan: Plan
@@ -160,6 +163,7 @@ class Judgement:
     elsewhere_p_value: float | None = None
     exchange_p_value: float | None = None
     noise_told: bool = True
+    noise_alone: bool = False
 
     @property
     def no_pairs(self) -> bool:
@@ -347,6 +351,7 @@ def _compare(
         else None,
         exchange_p_value(plan) if data.paired and asked else None,
         told,
+        subject.theta is None and is_noise_alone(plan),
     )
 
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
 from ma_sbi.choosing.exchange import Exchange, exchange_test
-from ma_sbi.choosing.features import describe
+from ma_sbi.choosing.features import basis_of, describe
 from ma_sbi.choosing.plan import Plan
 from ma_sbi.choosing.population import prior_p_value
+from ma_sbi.choosing.sides import mean_departs
 from ma_sbi.diagnostics.corrected_rows import CorrectedRows
 from ma_sbi.diagnostics.subject import Subject
 from ma_sbi.diagnostics.thresholds import THRESHOLDS
@@ -25,6 +27,7 @@ __all__ = [
     "elsewhere_p_value",
     "exchange_p_value",
     "exchanges",
+    "is_noise_alone",
     "is_noiseless",
     "repeated",
     "simulated",
@@ -32,6 +35,13 @@ __all__ = [
 
 # Share of the noise that x_sim may have of which corrected rows leave less, if it has none.
 NO_NOISE = 0.01
+# Rows from which the noise between both sides is looked at.
+FEWEST_OF_NOISE = 20
+# Ratio to the variance of the simulator's noise, which is known roughly, up to which noise
+# may be what x_sim lacks.
+MOST_LACKED = 1.65
+# What is added to relative squares, so that their logarithms stay bounded.
+LEAST_SQUARE = 0.1
 
 
 def repeated(subject: Subject) -> Tensor:
@@ -62,6 +72,37 @@ def is_noiseless(subject: Subject, held: CorrectedRows) -> bool:
     # If all of it were noise, half would be of x_sim.
     noise = (departs - departs.mean(dim=0)).square().mean() / 2
     return bool(nearest < NO_NOISE * noise)
+
+
+def is_noise_alone(plan: Plan) -> bool:
+    """Tell whether nothing but noise, alike in all rows, is between x_obs and x_sim.
+
+    That may be the noise which x_sim lacks if it is an expected value, and no departure.
+    Its mean and its spread depend on nothing, and no column is seen not to be normal, as
+    one would be where departures are hidden. Nor is there clearly more of it than the
+    simulator has, where that is known.
+    """
+    data = plan.data
+    if not data.paired or data.x_sim.shape[1] > 1 or data.noise.found:
+        return False
+    x_sim = data.mean_x_sim.double().cpu()
+    delta = (data.x_obs.double().cpu() - x_sim) / column_scale(x_sim)
+    unit = (x_sim - x_sim.mean(dim=0)) / column_scale(x_sim)
+    about = torch.cat([describe(data.entries), unit, unit.square()], dim=1)
+    basis = basis_of(about, constant=True)
+    left = delta - basis @ (basis.T @ delta)
+    varies = left.std(dim=0) > NO_NOISE * delta.abs().mean()
+    if len(delta) < FEWEST_OF_NOISE + 2 * basis.shape[1] or not varies.all():
+        return False
+    if data.simulator is not None:
+        known = data.simulator.double().cpu() / column_scale(x_sim).square()
+        ratio = left.square().mean(dim=0) / known.clamp(min=1e-300)
+        if ratio.median() > MOST_LACKED:
+            return False
+    sizes = (left.square() / left.square().mean(dim=0) + LEAST_SQUARE).log()
+    normal = stats.normaltest(left.numpy(), axis=0).pvalue.min() * left.shape[1]
+    alike = mean_departs(sizes - sizes.mean(dim=0), basis_of(about, constant=False))
+    return min(mean_departs(delta, basis), alike, normal) > THRESHOLDS.unusual
 
 
 def exchange_p_value(plan: Plan) -> float:

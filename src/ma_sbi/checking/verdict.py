@@ -98,6 +98,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return "do not use", [_unpaired(facts)]
     if facts.exchange_p_value is not None:
         return "do not use", [_exchangeable(facts, facts.gain), *_without_noise(facts)]
+    if facts.noise_alone and facts.gain.low > 0:
+        return "do not use", [_noise_alone(facts.gain)]
     if facts.chosen is None and facts.swapped_log_odds is not None and facts.gain.low > 0:
         return "do not use", [_leaning(facts, facts.gain)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
@@ -215,6 +217,15 @@ def _without_noise(facts: Facts) -> list[str]:
         "may lack the simulator's noise, as an expected value or a mean of several runs "
         "does."
     ]
+
+
+def _noise_alone(gain: Score) -> str:
+    return (
+        f"A correction seems to gain ({gain} nats per row), but between x_obs and x_sim "
+        "there is only noise, alike in all rows: x_sim may be an expected value, or a mean "
+        "of several runs, without the simulator's noise. Pass several runs of each row, "
+        "which show it."
+    )
 
 
 def _leaning(facts: Facts, gain: Score) -> str:
@@ -446,7 +457,7 @@ def _collect(facts: Facts, verdict: Verdict) -> tuple[str, ...]:
         found.append("Several simulations of each row, x_sim of shape (n, m, dim_x).")
     elif facts.paired is not True:
         found.append("x_sim: simulations at the known inputs of each observation.")
-    elif not facts.noise_told:
+    elif not facts.noise_told or facts.noise_alone:
         found.append("Several simulations of each row, x_sim of shape (n, m, dim_x).")
     if facts.gain is not None and facts.gain.low <= 0 <= facts.gain.high:
         found.append(f"More rows than {facts.num_rows}.")

@@ -16,8 +16,8 @@ from ma_sbi.choosing.independence import (
     normal_scores,
     permuted_within,
 )
-from ma_sbi.choosing.reference import AnyReference
-from ma_sbi.choosing.sides import LIKE, TOLD, Unlike, tell_sides, tell_unlike
+from ma_sbi.choosing.reference import AnyReference, Reference
+from ma_sbi.choosing.sides import FAR, LIKE, TOLD, Unlike, tell_sides, tell_unlike
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import UNITS, column_scale, other_units, spreads_apart
 
@@ -33,8 +33,6 @@ PAIRED = 0.01
 # Factor between the spreads of a column beyond which units differ where
 # x_obs and x_sim are otherwise copies, whose ranks agree so well.
 UNITS_OF_COPIES, COPIES = 5.0, 0.9
-# Standard deviations between x_obs and x_sim that no departure has.
-FAR_APART = 5.0
 # Columns are taken for reordered if so much of their correlation is found elsewhere, or if
 # so little is left of what their own columns leave.
 REORDERED = 0.5
@@ -204,9 +202,9 @@ def examine_pairs(
         _other_order(observed, simulated),
         units,
         factor,
-        _far_apart(x_obs, x_sim) if reference is None else None,
+        None if isinstance(reference, Reference) else _far_apart(x_obs, x_sim),
         bool((x_sim == x_sim[0]).all()),
-        tell_unlike(x_obs[asked], one_run[asked], among, reference),
+        tell_unlike(x_obs[asked], one_run[asked], features[asked], among, reference),
     )
 
 
@@ -217,7 +215,7 @@ def _far_apart(x_obs: Tensor, x_sim: Tensor) -> tuple[int, float] | None:
     # At one setting without noise nothing spreads.
     away = away.where(spread > 0, 0.0)
     column = int(away.argmax())
-    return (column, away[column].item()) if away[column] > FAR_APART else None
+    return (column, away[column].item()) if away[column] > FAR else None
 
 
 def _about_unlike(unlike: Unlike) -> str:

@@ -19,11 +19,12 @@ from ma_sbi.choosing.reference import (
     AnyReference,
     DensityReference,
     LogDensity,
+    Reference,
     whitener_of,
 )
 from ma_sbi.scaling import column_scale
 
-__all__ = ["LIKE", "TOLD", "Unlike", "tell_sides", "tell_unlike"]
+__all__ = ["FAR", "LIKE", "TOLD", "Unlike", "mean_departs", "tell_sides", "tell_unlike"]
 
 # Permutations of a test, and rows that it compares: the cost is quadratic.
 NUM_PERMUTATIONS, MOST_ROWS = 499, 400
@@ -51,7 +52,9 @@ UNLIKE, LIKE = 0.001, 0.01
 # Standard errors by which x_sim must be farther from them than x_obs of the same rows.
 CLEARLY_FARTHER = 3.0
 # Deviations from other simulations at which no population of parameters is.
-FAR = 10.0
+FAR = 5.0
+# Share of the variance of other simulations that x_sim lacks, if it is without noise.
+LACKS = 0.2
 # Nats at which a log density is cut off, so that sums stay finite.
 MOST_NATS = 1e6
 # Share of the largest variance of a direction below which another hardly varies.
@@ -156,7 +159,7 @@ def _of_means(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
     delta = sides[0] - sides[1]
     if basis.shape[1] == 0 or len(basis) < basis.shape[1] + 2:
         return None
-    if delta.square().mean() < 1e-12 or _mean_departs(delta, basis) > DEPARTS:
+    if delta.square().mean() < 1e-12 or mean_departs(delta, basis) > DEPARTS:
         return None
     # As much noise on both sides, each its own, is not explained by their mean.
     if _explained(delta, (sides[0] + sides[1]) / 2, basis) > DEPENDS:
@@ -180,7 +183,7 @@ def _of_spreads(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
     # Of logarithms a gain shifts all alike, so that it is seen in few rows.
     logs = [one.add(HARDLY).log() for one in squares]
     delta = logs[0] - logs[1]
-    if delta.square().mean() < 1e-12 or _mean_departs(delta, basis) > DEPARTS:
+    if delta.square().mean() < 1e-12 or mean_departs(delta, basis) > DEPARTS:
         return None
     both = [one - basis @ (basis.T @ one) for one in squares]
     spread = torch.cat(both).std(dim=0).clamp(min=LEAST_SPREAD)
@@ -225,7 +228,7 @@ def _by_density(
     return 0.0 if shift * linear < 0 else min(shift, linear, key=abs)
 
 
-def _mean_departs(delta: Tensor, basis: Tensor) -> float:
+def mean_departs(delta: Tensor, basis: Tensor) -> float:
     """Test whether the mean of delta depends on the basis: return the larger p-value.
 
     In some column, and in all of them together (Hotelling and Lawley): a spread that
@@ -280,17 +283,23 @@ class Unlike(NamedTuple):
 
 
 def tell_unlike(
-    x_obs: Tensor, x_sim: Tensor, groups: Tensor | None, reference: AnyReference | None
+    x_obs: Tensor,
+    x_sim: Tensor,
+    features: Tensor,
+    groups: Tensor | None,
+    reference: AnyReference | None,
 ) -> Unlike | None:
     """Tell whether x_sim is unlike other simulations although x_obs is like them.
 
     Or so far away as no parameters would be. Both means and squares are compared: an
     offset moves means, and squares of an expected value lack the simulator's noise. A
-    population of its own moves both sides alike, unless the departure leads back.
+    population of its own moves both sides alike, unless the departure leads back. Spreads
+    about the means of contexts do not show shifts: there x_obs may depart, too.
 
     Args:
         x_obs: Observations, shape ``(n, dim_x)``.
         x_sim: One simulation of each.
+        features: Of the context, shape ``(n, num_features)``.
         groups: Group of each row, which counts once; None if all rows count.
         reference: What other simulations are like.
     """
@@ -317,7 +326,40 @@ def tell_unlike(
     sign = 1 if first.mean() > 0 else -1
     nearer = sign * first - second * (1 if second.mean() > 0 else -1)
     error = nearer.std() / len(nearer) ** 0.5
-    return found if p_obs > LIKE and nearer.mean() > CLEARLY_FARTHER * error else None
+    if p_obs > LIKE and nearer.mean() > CLEARLY_FARTHER * error:
+        return found
+    alone = isinstance(reference, Reference) and groups is None
+    return _lacks_spread(x_obs, x_sim, features, reference, away) if alone else None
+
+
+def _lacks_spread(
+    x_obs: Tensor, x_sim: Tensor, features: Tensor, reference: AnyReference, away: float
+) -> Unlike | None:
+    """Tell whether x_sim varies less than simulations do, about the means of contexts.
+
+    In some direction in which x_obs does not.
+    """
+    basis = basis_of(features, constant=True)
+    freedom = len(x_obs) - basis.shape[1]
+    squares = []
+    for x in (x_sim, x_obs):
+        inner = x - basis @ (basis.T @ x)
+        moments = reference.moments(inner + reference.centre.cpu().double())
+        if moments is None or freedom < 2:
+            return None
+        # Of moments every second part is of squares less one.
+        parts = moments.split(x.shape[1], dim=1)[1::2]
+        squares.append((torch.cat(parts, dim=1) + 1) * len(x) / freedom - 1)
+    error = [one.std(dim=0).clamp(min=1e-300) / len(one) ** 0.5 for one in squares]
+    ratios = [one.mean(dim=0) / each for one, each in zip(squares, error, strict=True)]
+    least = int(ratios[0].argmin())
+    p_sim, p_obs = (float(stats.t.cdf(one[least].item(), freedom)) for one in ratios)
+    p_sim = min(1.0, p_sim * len(ratios[0]))
+    more = (squares[1] - squares[0])[:, least]
+    clear = more.mean() > CLEARLY_FARTHER * more.std() / len(more) ** 0.5
+    lacks = squares[0].mean(dim=0)[least] < -LACKS
+    told = lacks and p_sim <= UNLIKE and p_obs > LIKE and clear
+    return Unlike(p_sim, p_obs, away) if told else None
 
 
 def _zero(values: Tensor, num: float) -> tuple[float, int]:
