@@ -272,6 +272,7 @@ def judged(gain, **change):
         "may_leak": False,
         "no_pairs": False,
         "is_exchangeable": False,
+        "noise_alone": False,
         "is_elsewhere": False,
         "leans_to_swapped": None,
         "is_blurred": False,

@@ -78,9 +78,9 @@ def is_noise_alone(plan: Plan) -> bool:
     """Tell whether nothing but noise, alike in all rows, is between x_obs and x_sim.
 
     That may be the noise which x_sim lacks if it is an expected value, and no departure.
-    Its mean and its spread depend on nothing, and no column is seen not to be normal, as
+    Its mean and its spread depend on nothing, and no direction is seen not to be normal, as
     one would be where departures are hidden. Nor is there clearly more of it than the
-    simulator has, where that is known.
+    simulator has, where that is known, or else than all that parameters do to x_sim.
     """
     data = plan.data
     if not data.paired or data.x_sim.shape[1] > 1 or data.noise.found:
@@ -94,13 +94,16 @@ def is_noise_alone(plan: Plan) -> bool:
     varies = left.std(dim=0) > NO_NOISE * delta.abs().mean()
     if len(delta) < FEWEST_OF_NOISE + 2 * basis.shape[1] or not varies.all():
         return False
+    ratio = left.square().mean(dim=0)
     if data.simulator is not None:
         known = data.simulator.double().cpu() / column_scale(x_sim).square()
-        ratio = left.square().mean(dim=0) / known.clamp(min=1e-300)
-        if ratio.median() > MOST_LACKED:
-            return False
+        ratio = ratio / (MOST_LACKED * known).clamp(min=1e-300)
+    if ratio.median() > 1:
+        return False
     sizes = (left.square() / left.square().mean(dim=0) + LEAST_SQUARE).log()
-    normal = stats.normaltest(left.numpy(), axis=0).pvalue.min() * left.shape[1]
+    # Along principal axes, one of which a hidden departure would be near to.
+    axes = torch.linalg.svd(left, full_matrices=False)[2]
+    normal = stats.normaltest((left @ axes.T).numpy(), axis=0).pvalue.min() * len(axes)
     alike = mean_departs(sizes - sizes.mean(dim=0), basis_of(about, constant=False))
     return min(mean_departs(delta, basis), alike, normal) > THRESHOLDS.unusual
 

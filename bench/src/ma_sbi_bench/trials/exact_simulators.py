@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import ndtri_exp
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
@@ -16,8 +17,6 @@ from ma_sbi.posteriors import from_callable
 
 __all__ = ["FAMILIES", "ExactSimulator", "draw_simulator"]
 
-# Below this many deviations a normal tail is exponential, and its probability underflows.
-FAR = -30.0
 LOG_TAU = math.log(2 * math.pi)
 FAMILIES = ("linear", "banana", "stretched", "moons", "clusters", "heavy tails")
 """What simulators are like; only the first is Gaussian."""
@@ -243,6 +242,6 @@ def _log_normal(unit: Tensor) -> Tensor:
 def _above(limit: Tensor) -> Tensor:
     """Draw standard normal numbers above limits."""
     chance = torch.rand(limit.shape, dtype=limit.dtype).clamp(min=1e-300)
-    near = -torch.special.ndtri(chance * torch.special.ndtr(-limit.clamp(max=-FAR)))
-    far = limit - chance.log() / limit.clamp(min=1.0)
-    return torch.where(limit > -FAR, far, near)
+    # By logarithms: far out the probability itself would be zero.
+    log_share = chance.log() + torch.special.log_ndtr(-limit)
+    return -torch.as_tensor(ndtri_exp(log_share.numpy()))
