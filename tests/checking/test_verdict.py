@@ -49,6 +49,11 @@ REFUSED = {
         "swapped_log_odds": 0.7,
         "gain": Score(0.3, 0.05),
     },
+    "few rows whose sides are not told": {
+        "chosen": None,
+        "is_untold": True,
+        "gain": Score(0.3, 0.05),
+    },
     "another population": {
         "chosen": None,
         "elsewhere_p_value": 0.001,
@@ -264,7 +269,7 @@ def test_that_rows_are_no_pairs_is_said_before_that_nothing_gains():
 
 def judged(gain, **change):
     """Return as much of a judgement as the choice of an option asks for."""
-    option = SimpleNamespace(gain=gain, lost=0.1)
+    option = SimpleNamespace(name="by context", gain=gain, lost=0.1)
     fine = {
         "by_context": option,
         "common": None,
@@ -273,6 +278,7 @@ def judged(gain, **change):
         "no_pairs": False,
         "is_exchangeable": False,
         "noise_alone": False,
+        "is_untold": False,
         "is_elsewhere": False,
         "leans_to_swapped": None,
         "is_blurred": False,
@@ -337,7 +343,7 @@ def test_a_gain_must_be_worth_a_correction(told, num, least):
 @pytest.mark.parametrize("outliers", [0, 2])
 def test_a_correction_that_makes_no_row_worse_may_gain_little(outliers):
     def chosen(gain):
-        option = SimpleNamespace(gain=Score(gain, 0.1), lost=0.001)
+        option = SimpleNamespace(name="by context", gain=Score(gain, 0.1), lost=0.001)
         return choose(judged(None, by_context=option, num_outliers=outliers))
 
     assert chosen(0.01) is not None

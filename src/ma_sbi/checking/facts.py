@@ -71,6 +71,8 @@ class Facts:
         elsewhere_p_value: Of theta being drawn from the prior, if that seems wrong.
         exchange_p_value: Of observations being further simulations of their rows, if that
             may be so.
+        is_untold: Whether too few rows are judged by x_sim to trust a context where nothing
+            tells the sides.
         noise_alone: Whether only noise, alike in all rows, is between x_obs and x_sim.
         gain: What the best option gains, in nats per row, whether it is advised or not.
         adds: What the context adds to a correction of all rows alike.
@@ -116,6 +118,7 @@ class Facts:
     may_leak: bool = False
     elsewhere_p_value: float | None = None
     exchange_p_value: float | None = None
+    is_untold: bool = False
     noise_alone: bool = False
     gain: Score | None = None
     adds: Score | None = None
@@ -173,7 +176,8 @@ def choose(judgement: Judgement) -> Option | None:
     rows are judged by x_sim that may have noise of its own, the gain must be larger. Where
     observations may be further simulations of their rows, nothing departs; and noise that
     is alike in all rows may be what x_sim lacks, if it is an expected value. Where sides
-    are not told, and more probably swapped than not, a correction would more probably harm.
+    are not told, and more probably swapped than not, a correction would more probably harm;
+    and of few rows that x_sim judges, a context is not trusted where nothing tells them.
     """
     if judgement.no_pairs or judgement.is_exchangeable or judgement.noise_alone:
         return None
@@ -187,6 +191,8 @@ def choose(judgement: Judgement) -> Option | None:
         if judgement.may_leak or not seen_to_add:
             best = common
     gain = best.gain
+    if judgement.is_untold and best.name == "by context":
+        return None
     if judgement.is_elsewhere:
         return best if gain.low > GAIN_ELSEWHERE else None
     if judgement.is_blurred:
@@ -236,6 +242,7 @@ def gather(subject: Subject, judgement: Judgement | None, cannot: str = "") -> F
             if judgement.is_exchangeable
             else None,
             "noise_alone": judgement.noise_alone,
+            "is_untold": judgement.is_untold and best.name == "by context",
             "chosen": None if chosen is None else chosen.name,
             "places": None if chosen is None else exchanges(judgement, chosen),
             "gain": best.gain,

@@ -60,6 +60,8 @@ MOST_JUDGED_BY_POSTERIOR = 500
 MOST_TRAINED = 2_000
 # A departure that is common to all rows is known well from so many.
 MOST_COMMON = 2_000
+# Rows from which a context is trusted where nothing tells which side is which.
+FEWEST_UNTOLD = 60
 # Share of rows that no correction explains. Fewer than a choice allows for: what is done to
 # the worst rows is what a judge must see.
 UNEXPLAINED = 0.001
@@ -213,6 +215,15 @@ class Judgement:
         pairing = self.plan.pairing
         by_theta = self.scored_by == Parameters.true_words
         return pairing is None or pairing.swapped is not None or by_theta
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether too few rows are judged by x_sim, and nothing tells the sides.
+
+        Gross outliers are observed, and tell the sides.
+        """
+        few = self.num_judged < FEWEST_UNTOLD and not self.num_outliers
+        return few and not self.sides_told and self.scored_by == SimulatedData.words
 
     @property
     def leans_to_swapped(self) -> float | None:

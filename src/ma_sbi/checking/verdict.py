@@ -102,6 +102,8 @@ def _verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         return "do not use", [_noise_alone(facts.gain)]
     if facts.chosen is None and facts.swapped_log_odds is not None and facts.gain.low > 0:
         return "do not use", [_leaning(facts, facts.gain)]
+    if facts.chosen is None and facts.is_untold and facts.gain.low > 0:
+        return "do not use", [_untold(facts, facts.gain)]
     if facts.chosen is None and facts.elsewhere_p_value is not None and facts.gain.low > 0:
         return "do not use", [_elsewhere(facts, facts.gain)]
     if facts.chosen is None and facts.is_blurred and facts.gain.low > 0:
@@ -234,6 +236,14 @@ def _leaning(facts: Facts, gain: Score) -> str:
         "side is which, and what there is points to swapped sides (log odds "
         f"{facts.swapped_log_odds:.1f}): if they are, it loses. More rows, or simulations= "
         "from the prior, tell it."
+    )
+
+
+def _untold(facts: Facts, gain: Score) -> str:
+    return (
+        f"A correction seems to gain ({gain} nats per row), but nothing in "
+        f"{facts.num_rows} rows shows which side is which: if they are swapped, it loses. "
+        "More rows, simulations= from the prior or a posterior tell it."
     )
 
 

@@ -180,10 +180,15 @@ def _of_spreads(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
     squares = [
         (one - basis @ (basis.T @ one)).square() * num / (num - rank) for one in inner
     ]
-    # Of logarithms a gain shifts all alike, so that it is seen in few rows.
-    logs = [one.add(HARDLY).log() for one in squares]
-    delta = logs[0] - logs[1]
-    if delta.square().mean() < 1e-12 or mean_departs(delta, basis) > DEPARTS:
+    # Of logarithms a gain shifts all rows and columns alike, so that few rows show it.
+    p_values = []
+    for values in (squares, [one.mean(dim=1, keepdim=True) for one in squares]):
+        logs = [one.add(HARDLY).log() for one in values]
+        delta = logs[0] - logs[1]
+        if delta.square().mean() < 1e-12:
+            return None
+        p_values.append(mean_departs(delta, basis))
+    if 2 * min(p_values) > DEPARTS:
         return None
     both = [one - basis @ (basis.T @ one) for one in squares]
     spread = torch.cat(both).std(dim=0).clamp(min=LEAST_SPREAD)
