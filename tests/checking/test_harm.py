@@ -61,8 +61,12 @@ def shifted_own_noise(rows):
     own_noise(rows)
 
 
-def gain_own_noise(rows):
+def gained(rows):
     rows.x_obs = GAINS[rows.regime][:, None] * rows.x_obs
+
+
+def gain_own_noise(rows):
+    gained(rows)
     own_noise(rows)
 
 
@@ -113,6 +117,14 @@ def other_units(rows):
     rows.x_obs = 10 * rows.x_obs
 
 
+def fahrenheit(rows):
+    rows.x_sim = 32 + 1.8 * rows.x_sim
+
+
+def expected(rows):
+    rows.x_sim = rows.theta
+
+
 def control(rows):
     """Measure and simulate at one known setting."""
     rows.theta = torch.tensor([0.3, -0.2]).expand_as(rows.theta)
@@ -138,6 +150,11 @@ WORLDS = {
     "shuffled": (nothing, shuffled, NOT),
     "shuffled, departing": (shifted, shuffled, (*NOT, "use with care")),
     "swapped": (shifted, swapped, NOT),
+    "swapped, a gain": (gained, swapped, NOT),
+    "an offset": (nothing, fahrenheit, NOT),
+    "an offset, departing": (shifted, fahrenheit, NOT),
+    "an expected value": (nothing, expected, NOT),
+    "an expected value, departing": (shifted, expected, (*BY_CONTEXT, *NOT)),
     "other columns": (shifted, other_columns, NOT),
     "other units": (nothing, other_units, NOT),
     # Without a posterior nothing tells noise: x_sim is a pool, perhaps of other theta.
