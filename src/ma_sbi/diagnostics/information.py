@@ -73,7 +73,7 @@ MOST_ROWS_HALVES = 4_000
 MOST_ROWS_LINE = 5_000
 FEWEST_NEIGHBOURS = 5
 # Between two numbers, where more neighbours lower the error and add no bias. Beyond the
-# most, which ten thousand rows have, they lower it little: time grows with them and the rows.
+# most, those of ten thousand rows, they lower it little, and time grows with both.
 ROWS_PER_NEIGHBOUR = 250
 MOST_NEIGHBOURS = 40
 # Splits into halves; their spread gives the standard error.

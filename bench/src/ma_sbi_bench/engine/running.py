@@ -77,7 +77,7 @@ class Work:
         if isinstance(self.item, Backbone):
             models.posterior(self.item)
             return
-        # Others may keep the processor busy; a device, for which it waits, has no such clock.
+        # What others do on the processor does not count; a device has no such clock.
         clock = time.process_time if self.device == "cpu" else time.perf_counter
         start = clock()
         measured = self.experiment.run(self.item, models)

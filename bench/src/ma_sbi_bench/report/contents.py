@@ -308,7 +308,7 @@ class Report:
     @property
     def overview(self) -> list[Block]:
         """Claims and verdicts of all experiments."""
-        always = [self.summary, self.hours, Paragraph(NOTE, "faint")]
+        always: list[Block] = [self.summary, self.hours, Paragraph(NOTE, "faint")]
         if not self.judged_claims:
             return always
         return [self.claims, Paragraph(CLAIMS_RULE, "faint"), *always]

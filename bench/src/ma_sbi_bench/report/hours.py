@@ -16,8 +16,8 @@ __all__ = ["NOTE", "Spent", "hours_table"]
 
 NOTE = (
     "Hours of the processor, on one thread. Cells that were run before these were kept "
-    "count with the time of the clock, which is longer on a busy machine: the column says "
-    "how much of the hours that is. Cells that experiments share count in the first of them."
+    "count with the time of the clock, which is longer on a busy machine; how much of the "
+    "hours that is stands beside them. Cells that experiments share count in the first."
 )
 PAPER, BEYOND, TRAINING = "the paper", "beyond the paper", "training"
 SUMS = {
