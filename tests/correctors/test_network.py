@@ -32,7 +32,9 @@ def test_the_global_generator_neither_decides_nor_is_moved():
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_the_order_of_the_rows_is_drawn_from_the_seed():
-    # Four rows at a time: with one batch of all rows their order is irrelevant.
-    first, other = (fitted(seed, batch_size=4) for seed in (3, 4))
-    assert (first - other).abs().max() > 1e-3
+def test_the_order_of_the_rows_is_drawn_from_the_seed(monkeypatch):
+    # Four rows at a time: with one batch of all rows their order is irrelevant. From the
+    # same weights, an order that no seed decides leads elsewhere.
+    drawn = fitted(3, batch_size=4)
+    monkeypatch.setattr(torch, "randperm", lambda num, **known: torch.arange(num))
+    assert (drawn - fitted(3, batch_size=4)).abs().max() > 1e-4

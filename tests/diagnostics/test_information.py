@@ -243,6 +243,16 @@ def test_more_neighbours_than_rows_are_all_rows():
     assert mutual_information(a, b, num_neighbours=1000, **options) == most
 
 
+def test_between_two_numbers_there_are_at_most_forty_neighbours():
+    a, b, _ = gaussian(11_000, 1, 0.5, 0)
+    options = {"num_permutations": 0, "seed": 0}
+    usual, forty, more = (
+        mutual_information(a, b, num_neighbours=num, **options).value
+        for num in (None, 40, 44)
+    )
+    assert usual == forty != more
+
+
 def test_missing_texts_are_a_label_of_their_own():
     context = ["calm", None, "calm", ""] * 25
     delta = np.array([0.0, 1.0, 0.0, 1.0] * 25)[:, None]

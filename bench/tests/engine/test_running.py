@@ -53,6 +53,22 @@ def same_numbers(rows, unbroken):
     )
 
 
+@pytest.mark.parametrize(("device", "seconds"), [("cpu", 2.5), ("meta", 40.0)])
+def test_seconds_are_the_processors_unless_a_device_works(
+    device, seconds, tmp_path, monkeypatch
+):
+    cells, store = TINY.numbers(1), Store(cells_in(tmp_path))
+    (work,) = plan(TINY, cells, store, tmp_path, device)
+    clocks = {"process_time": iter((10.0, 12.5)), "perf_counter": iter((0.0, 40.0))}
+    for name, times in clocks.items():
+        monkeypatch.setattr(f"ma_sbi_bench.engine.running.time.{name}", times.__next__)
+    work.compute()
+    monkeypatch.undo()
+    row, *_ = store.rows([work.item]).to_dict("records")
+    assert row["seconds"] == seconds
+    assert (row["versions"].get("seconds") == "of the processor") == (device == "cpu")
+
+
 class TestInThisProcess:
     def test_does_everything_once(self, tmp_path):
         cells = TINY.numbers(3)

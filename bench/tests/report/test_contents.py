@@ -5,13 +5,17 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 
+import pandas as pd
+
 from bench.tests.report.fake import Breaking, Fake, Lacking, Second, finished, gathered
 from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Measurement
 from ma_sbi_bench.engine.running import cells_in
-from ma_sbi_bench.engine.store import Store
+from ma_sbi_bench.engine.store import PROCESSOR_SECONDS, Store
 from ma_sbi_bench.report.contents import gather
+from ma_sbi_bench.report.hours import Spent, hours_table
 from ma_sbi_bench.tables.presentation import Presentation
+from ma_sbi_bench.tables.training import TRAINING_SECONDS
 from ma_sbi_bench.trials.run import CELL_PARTS
 
 
@@ -67,23 +71,47 @@ def test_cells_that_experiments_share_count_once(tmp_path):
     assert found.versions["ma-sbi"] == (version("ma-sbi"),)
 
 
-def test_hours_are_those_of_cells_once_and_parts_of_trials_that_say_them(tmp_path):
+def test_hours_are_the_processors_where_they_are_known_and_of_cells_once(tmp_path):
     store = finished(tmp_path)
     first, *others = Fake().cells(Budget())
     took = [
         Measurement("seconds", seconds, ", ".join(CELL_PARTS))
         for seconds in ((1.0, 2.0, 5.0, 2.0), (0.0, 9.0, 1.0, 0.0))
     ]
+    # The processor's seconds of parts go before those of the clock.
     for cell, seconds in zip((first, others[0]), took, strict=True):
-        store.write(cell, [*Fake().run(cell, None), seconds], seconds=3600.0)
-    # The metric of another experiment that has the same name.
-    store.write(others[1], [Measurement("seconds", (50.0,))], seconds=3600.0)
+        store.write(cell, [*Fake().run(cell, None), seconds], 3600.0, "meta")
+    # The metric of another experiment that has the same name; the clock is all there is.
+    store.write(others[1], [Measurement("seconds", (50.0,))], 1800.0, "meta")
+    store.write(others[2], Fake().run(others[2], None), 7290.0)
     table = gathered([Fake(), Second()], Budget(), store).hours
-    assert [column.head for column in table.columns[3:]] == list(CELL_PARTS)
-    of_first, of_second = [[entry.text for entry in row[1:]] for row in table.rows]
-    # 18 cells of two seconds are a hundredth of an hour.
-    assert of_first == ["21", "3.01", "5 %", "55 %", "30 %", "10 %"]
-    assert of_second == ["0", "0.00", "", "", "", ""]
+    heads = [column.head for column in table.columns[1:]]
+    assert heads == ["cells", "hours", "of them by the clock", *CELL_PARTS]
+    texts = {row[0].text: [entry.text for entry in row[1:]] for row in table.rows}
+    # 20 seconds of parts, 17 cells of two, half an hour, and two hours with 90 seconds.
+    shares = ["5 %", "55 %", "30 %", "10 %"]
+    assert texts[Fake().title] == ["21", "2.54", "0.50", *shares]
+    assert texts[Second().title] == ["0", "0.00", "", "", "", "", ""]
+
+
+def test_hours_of_the_paper_stand_apart_from_those_beyond_it_and_from_training():
+    def spent(title, place, metric="c2st", value=0.5):
+        known = {"metric": [metric], "recipe": [""], "value": [value], "values": [[value]]}
+        about = {"key": [title], "seconds": [3600.0], "versions": [PROCESSOR_SECONDS]}
+        return Spent(title, place, pd.DataFrame(known | about))
+
+    ours = [spent("a", ""), spent("b", "")]
+    trained = spent("training", "", TRAINING_SECONDS, 1800.0)
+    table = hours_table([*ours, spent("theirs", "Table 1"), trained])
+    assert [(row[0].text, row[2].text) for row in table.rows] == [
+        ("theirs", "1.00"),
+        ("training", "1.50"),
+        ("a", "1.00"),
+        ("b", "1.00"),
+        ("All of the paper", "1.00"),
+        ("All of the paper, and training", "2.50"),
+        ("All beyond the paper", "2.00"),
+    ]
 
 
 def test_only_finished_cells_are_shown_and_the_others_counted(tmp_path):

@@ -64,11 +64,6 @@ def test_a_trial_of_all_cases_is_compared_on_those_that_others_have():
     np.testing.assert_array_equal(per_observation(pd.Series(some)), [0, 5, 10])
 
 
-def test_half_of_the_rows_are_compared_where_means_are_judged():
-    rows = row("npe", np.arange(6), settings={"rows": 6})
-    np.testing.assert_array_equal(per_observation(pd.Series(rows)), [0, 1, 2])
-
-
 def test_a_single_observation_has_a_single_value():
     found = per_observation(pd.Series(row("npe", [1, 3, 5, 7], observation=0)))
     np.testing.assert_allclose(found, [4])

@@ -11,7 +11,7 @@ from ma_sbi_bench.methods import METHODS, NPE
 from ma_sbi_bench.tables.methods_compared import NETWORKS
 from ma_sbi_bench.tables.registry import EXPERIMENTS
 from ma_sbi_bench.trials import run
-from ma_sbi_bench.trials.cells import ALL_CASES, ONLY_BACKBONE, trial_cell
+from ma_sbi_bench.trials.cells import ONLY_BACKBONE, trial_cell
 from ma_sbi_bench.trials.run import FORMS, backbone_of, make_method, run_trial
 from ma_sbi_bench.trials.table import EXTRA_ROWS
 from ma_sbi_bench.trials.world import World
@@ -112,25 +112,14 @@ def test_slcp_has_the_simulations_and_the_seeds_of_the_paper():
     assert {cell.seed for cell in cells} == set(range(10))
 
 
-def test_slcp_has_more_observations_each_in_one_regime_for_every_method():
+def test_slcp_has_more_observations_and_every_method_has_the_same_cases():
     sizes = {
-        (cell.task, cell.settings.get("cases"), cell.settings["observations"])
+        (cell.task, cell.settings["cases"], cell.settings["observations"])
         for cell in MAIN.cells(Budget())
         if "observations" in cell.settings
     }
-    few = {
-        (task, cases, 12)
-        for task in ("gaussian_linear", "two_moons")
-        for cases in ("some", None)  # None: all of them
-    }
+    few = {(task, "some", 12) for task in ("gaussian_linear", "two_moons")}
     assert sizes == few | {("slcp", "some", 48)}
-
-
-def test_forms_that_have_all_cases_are_named():
-    cells = [cell for cell in MAIN.cells(Budget()) if cell.task != "slcp"]
-    on_all = {cell.method for cell in cells if "cases" not in cell.settings}
-    assert on_all == ALL_CASES
-    assert not any("cases" not in c.settings for c in MAIN.cells(QUICK))
 
 
 def test_where_one_regime_is_tested_there_is_nothing_to_choose():
@@ -179,8 +168,7 @@ def test_a_diffusion_model_draws_in_few_steps_where_the_budget_says_so():
     assert "sampling_steps" not in trial("npe", backbone="ddpm").settings
     cells = [cell for cell in MAIN.cells(Budget()) if cell.task == "slcp"]
     told = {(c.method, c.backbone) for c in cells if "sampling_steps" in c.settings}
-    # After a fit that takes far longer, draws in all steps cost little.
-    others = {"prior", "exact", *ALL_CASES}
+    others = {"prior", "exact"}
     assert {("npe", "ddpm"), ("ma_sbi_default", "ddpm")} < told
     assert told == {
         (c.method, "ddpm") for c in cells if c.backbone == "ddpm" and c.method not in others

@@ -72,8 +72,10 @@ MOST_ROWS_HALVES = 4_000
 # Rows for the null in one dimension, where counting is fast.
 MOST_ROWS_LINE = 5_000
 FEWEST_NEIGHBOURS = 5
-# Between two numbers, where more neighbours lower the error and add no bias.
+# Between two numbers, where more neighbours lower the error and add no bias. Beyond the
+# most, those of ten thousand rows, they lower it little, and time grows with both.
 ROWS_PER_NEIGHBOUR = 250
+MOST_NEIGHBOURS = 40
 # Splits into halves; their spread gives the standard error.
 NUM_SPLITS = 8
 # A side with so many rows per value is discrete.
@@ -168,7 +170,8 @@ def mutual_information(
         context: One entry per departure: texts, labels, numbers or a table.
         encoder: What turns entries that do not repeat into vectors.
         num_neighbours: Neighbours of the estimators. If None, 5, and between two numbers
-            one for every 250 rows if that is more: in one dimension they cost no bias.
+            one for every 250 rows if that is more, up to 40: in one dimension they cost no
+            bias.
         num_permutations: Permutations of the null; none if 0.
         seed: Seed of twins, halves and permutations.
         show_progress: Whether to show progress, on standard error; if None, to a person:
@@ -256,7 +259,7 @@ def _with_vectors(
     slow = a.shape[1] + b.shape[1] > 2
 
     def neighbours(rows: int) -> int:
-        more = 0 if slow else rows // ROWS_PER_NEIGHBOUR
+        more = 0 if slow else min(rows // ROWS_PER_NEIGHBOUR, MOST_NEIGHBOURS)
         return options.num_neighbours or max(FEWEST_NEIGHBOURS, more)
 
     k = neighbours(n)

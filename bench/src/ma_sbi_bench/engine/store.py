@@ -27,8 +27,10 @@ from ma_sbi_bench.engine.cell import Cell, Measurement
 from ma_sbi_bench.engine.committed import COLUMNS, read_rows, rows_of, write_rows
 from ma_sbi_bench.engine.records import Record, make_record, read_record
 
-__all__ = ["COLUMNS", "Store"]
+__all__ = ["COLUMNS", "PROCESSOR_SECONDS", "Store"]
 
+PROCESSOR_SECONDS = {"seconds": "of the processor"}
+"""What the versions of a cell say whose seconds are not those of the clock."""
 PACKAGES = ("ma-sbi", "torch", "sbi", "zuko", "scikit-learn", "numpy", "scipy")
 TYPES: dict[str, Any] = (
     dict.fromkeys(("version", "seed", "num_calibration", "observation", "regime"), "Int64")
@@ -66,6 +68,9 @@ class Store:
         device: str = "cpu",
     ) -> None:
         """Write the numbers of a finished cell, with versions, device and commit.
+
+        Its seconds are those of the processor, and the versions say so, or of the clock
+        where a device did the work.
 
         Raises:
             ValueError: If there are none: no row could show that the cell is finished.
@@ -158,9 +163,9 @@ def versions() -> dict[str, str]:
 
 
 def device_name(device: str) -> dict[str, str]:
-    """Name a device that is not the processor, as one more version."""
+    """Name a device, or say whose seconds are counted, as one more version."""
     if device == "cpu":
-        return {}
+        return PROCESSOR_SECONDS
     kind = torch.device(device).type
     name = torch.cuda.get_device_name(device) if kind == "cuda" else kind
     return {"device": printable(name)}

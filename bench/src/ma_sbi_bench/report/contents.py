@@ -22,11 +22,11 @@ from ma_sbi_bench.engine.experiment import Experiment
 from ma_sbi_bench.engine.running import in_one_line
 from ma_sbi_bench.engine.store import Store
 from ma_sbi_bench.paper.comparing import Compared, Line, Verdict
+from ma_sbi_bench.report.hours import NOTE, Spent, hours_table
 from ma_sbi_bench.report.provenance import (
     Provenance,
     counts_in_words,
     sample_counts,
-    seconds_of_parts,
     trace,
 )
 from ma_sbi_bench.report.tables import (
@@ -42,8 +42,6 @@ from ma_sbi_bench.report.tables import (
 from ma_sbi_bench.tables.claims import Claim
 from ma_sbi_bench.tables.paper_claims import judge_claims
 from ma_sbi_bench.tables.presentation import PRESENTATIONS, Presentation
-from ma_sbi_bench.tables.training import TRAINING_SECONDS
-from ma_sbi_bench.trials.run import CELL_PARTS
 
 __all__ = ["RULE", "Block", "Drawn", "Paragraph", "Report", "Section", "gather"]
 
@@ -310,9 +308,10 @@ class Report:
     @property
     def overview(self) -> list[Block]:
         """Claims and verdicts of all experiments."""
+        always: list[Block] = [self.summary, self.hours, Paragraph(NOTE, "faint")]
         if not self.judged_claims:
-            return [self.summary, self.hours]
-        return [self.claims, Paragraph(CLAIMS_RULE, "faint"), self.summary, self.hours]
+            return always
+        return [self.claims, Paragraph(CLAIMS_RULE, "faint"), *always]
 
     @property
     def claims(self) -> Table:
@@ -363,32 +362,15 @@ class Report:
 
     @property
     def hours(self) -> Table:
-        """Time of each experiment's cells; shared ones are of the first that has them.
-
-        What a posterior took to train is not in the time of a cell.
-        """
+        """Time of each experiment's cells; shared ones are of the first that has them."""
         counted: set[str] = set()
-        rows = []
+        spent = []
         for section in filter(lambda one: one.cells, self.shown):
             own = section.rows[~section.rows["key"].isin(counted)]
             counted |= set(own["key"])
-            training = own.loc[own["metric"] == TRAINING_SECONDS, "value"].sum()
-            seconds = own.drop_duplicates("key")["seconds"].sum() + training
-            hours = float(seconds) / 3600
-            parts = seconds_of_parts(own)
-            whole = sum(parts.values())
-            shares = (100 * one / whole if whole else math.nan for one in parts.values())
-            rows.append(
-                (
-                    words(section.experiment.title),
-                    Entry(f"{own['key'].nunique()}", own["key"].nunique()),
-                    Entry(f"{hours:.2f}", hours),
-                    *(Entry(f"{one:.0f} %", one) if whole else Entry() for one in shares),
-                )
-            )
-        heads = ["cells", "hours, one thread each", *CELL_PARTS]
-        columns = [Column("experiment"), *(Column(head, numeric=True) for head in heads)]
-        return Table("Where the hours go", columns, rows)
+            about = section.experiment
+            spent.append(Spent(about.title, about.place, own))
+        return hours_table(spent)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in types that JSON has; NaN is None."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from ma_sbi_bench.engine.store import PROCESSOR_SECONDS
 from ma_sbi_bench.paper.printed import printed
 from ma_sbi_bench.trials.run import CELL_PARTS, SECONDS
 
@@ -16,6 +17,7 @@ __all__ = [
     "counts_in_words",
     "duration",
     "sample_counts",
+    "seconds_of_cells",
     "seconds_of_parts",
     "trace",
 ]
@@ -30,7 +32,8 @@ class Provenance:
             changed since.
         versions: Versions of each package; several if cells differ.
         sample_counts: Seeds, simulations, draws and others; all values that occur.
-        seconds: Time of all cells, one thread each, without the training of posteriors.
+        seconds: Time of all cells, one thread each, without the training of posteriors; as
+            :func:`seconds_of_cells` has it.
         num_finished: Number of finished cells; one that experiments share counts once.
         num_cells: Number of cells.
     """
@@ -68,12 +71,13 @@ def trace(frames: Sequence[pd.DataFrame], num_cells: int) -> Provenance:
     filled = [frame for frame in frames if len(frame)]
     if not filled:
         return Provenance((), {}, {}, 0.0, 0, num_cells)
-    rows = pd.concat(filled).drop_duplicates("key")
+    every = pd.concat(filled)
+    rows = every.drop_duplicates("key")
     return Provenance(
         commits=tuple(sorted({one for one in rows["commit"] if one})),
         versions=_values_by_name(rows["versions"]),
         sample_counts=sample_counts(rows),
-        seconds=round(float(rows["seconds"].sum()), 1),
+        seconds=round(float(seconds_of_cells(every).sum().sum()), 1),
         num_finished=len(rows),
         num_cells=num_cells,
     )
@@ -96,13 +100,33 @@ def sample_counts(rows: pd.DataFrame) -> dict[str, tuple[int, ...]]:
     return seeds | _values_by_name(calibration) | dict(others)
 
 
+def seconds_of_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what each cell took, in columns ``processor`` and ``clock``, by its key.
+
+    Trials say the processor's seconds of each part; cells that were run before these were
+    kept have those of the clock, which are more on a busy machine.
+    """
+    cells = rows.drop_duplicates("key").set_index("key")
+    known = cells["versions"].map(lambda one: PROCESSOR_SECONDS.items() <= one.items())
+    parts = rows[_has_parts(rows)].drop_duplicates("key").set_index("key")["values"]
+    seconds = parts.map(sum).reindex(cells.index)
+    by_clock = ~known.astype(bool) & seconds.isna()
+    seconds = seconds.fillna(cells["seconds"]).astype(float)
+    return pd.DataFrame(
+        {"processor": seconds.where(~by_clock, 0), "clock": seconds.where(by_clock, 0)}
+    )
+
+
 def seconds_of_parts(rows: pd.DataFrame) -> dict[str, float]:
     """Add up the processor's seconds of each part, over the trials that say so."""
-    recipe = ", ".join(CELL_PARTS)
-    timed = rows[(rows["metric"] == SECONDS) & (rows["recipe"] == recipe)]
+    timed = rows[_has_parts(rows)]
     return {
         part: sum(one[i] for one in timed["values"]) for i, part in enumerate(CELL_PARTS)
     }
+
+
+def _has_parts(rows: pd.DataFrame) -> pd.Series[bool]:
+    return (rows["metric"] == SECONDS) & (rows["recipe"] == ", ".join(CELL_PARTS))
 
 
 def counts_in_words(counts: Mapping[str, Sequence[int]], most: int = 6) -> str:

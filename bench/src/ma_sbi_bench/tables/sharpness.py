@@ -49,6 +49,9 @@ RHOS = (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 # does not give its own; with two points, its largest ratio is that of 0.33.
 SCALES = (0.1, 0.2, 0.33, 0.4, 0.5, 2.0, 4.0)
 PAPER_SCALE = 0.33
+# As many draws as the paper, at least; the time of an estimate grows with the neighbours.
+NUM_DRAWS = 200_000
+NUM_NEIGHBOURS = 5
 # At that scale, a law whose rarest mode is rarer than those of LAWS: the smallest ratio
 # depends on it, and the paper gives no probabilities.
 RARER_LAWS: dict[str, dict[str, Any]] = {
@@ -83,7 +86,8 @@ class Sharpness(Experiment):
                 settings={
                     **law,
                     "rhos": list(RHOS),
-                    "draws": 300 if budget.quick else 10_000,
+                    "draws": 300 if budget.quick else NUM_DRAWS,
+                    "num_neighbours": NUM_NEIGHBOURS,
                 },
             )
             for name, law in LAWS.items()
@@ -106,9 +110,8 @@ class Sharpness(Experiment):
         if "scale" in cell.settings:
             law = _scaled(law, cell.settings["scale"])
             return [Measurement("ratio", tuple(law.couple(rho).ratio for rho in rhos))]
-        num_draws = cell.settings["draws"]
         exact = [law.couple(rho) for rho in rhos]
-        seen = [_estimate_information(law, rho, num_draws, cell.seed) for rho in rhos]
+        seen = [_estimate_information(law, rho, cell) for rho in rhos]
         measured = [
             Measurement("proxy", (law.proxy,)),
             Measurement("variance", (law.variance,)),
@@ -199,11 +202,17 @@ def _scaled_lines(rows: pd.DataFrame) -> list[Line]:
 
 
 def _estimate_information(
-    law: ModalDeparture, rho: float, num_draws: int, seed: int
+    law: ModalDeparture, rho: float, cell: Cell
 ) -> tuple[float, float]:
     """Return an estimate from draws and its standard error."""
-    delta, z = law.sample(num_draws, rho, seed=seed)
-    found = mutual_information(delta[:, None], z, num_permutations=0, seed=seed)
+    delta, z = law.sample(cell.settings["draws"], rho, seed=cell.seed)
+    found = mutual_information(
+        delta[:, None],
+        z,
+        num_neighbours=cell.settings["num_neighbours"],
+        num_permutations=0,
+        seed=cell.seed,
+    )
     return found.value, (found.high - found.low) / 3.92
 
 

@@ -327,10 +327,11 @@ def _gaps(ends: dict, view: View, paper: Callable[..., PaperLine]) -> list[Line]
 
 
 def per_observation(row: pd.Series) -> np.ndarray:
-    """Return one value per independent case: those that every trial of a table has.
+    """Return one value per independent case.
 
-    That is each observation in one regime, in turn, or the first half of the rows; the
-    mean over the regimes where a single observation or regime was tested.
+    Trials are tested on each observation in one regime, in turn, or on rows of their own.
+    Where a single observation was tested, it is the mean over its regimes; of several in
+    all regimes, one of each in turn.
     """
     values, settings = row["values"], row["settings"]
     if settings.get("published"):
@@ -340,8 +341,6 @@ def per_observation(row: pd.Series) -> np.ndarray:
         return values
     if pd.notna(row["observation"]):
         return values.mean(keepdims=True)
-    if "observations" not in settings:
-        return values[: len(values) // 2]
     by_regime = values.reshape(settings["observations"], -1)
     turn = np.arange(len(by_regime))
     return by_regime[turn, turn % by_regime.shape[1]]

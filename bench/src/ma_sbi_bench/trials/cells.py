@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ma_sbi_bench.engine.budget import NUM_OBSERVATIONS, Budget
+from ma_sbi_bench.engine.budget import Budget
 from ma_sbi_bench.engine.cell import Cell
 from ma_sbi_bench.trials.published import NUM_PUBLISHED
 
 __all__ = [
-    "ALL_CASES",
     "BY_MEAN",
     "CONTINUOUS",
     "EXACT_MEAN",
@@ -57,23 +56,8 @@ ONLY_BACKBONE = {
 GUIDED = frozenset(form for form, backbone in ONLY_BACKBONE.items() if backbone == "ddpm")
 """Forms that guide the sampler of a diffusion model."""
 
-ALL_CASES = frozenset(
-    {
-        *("classifier_free", "classifier_free_guided", "concat_simulations"),
-        *("fmcpe", "frisbi", "nnpe", "nnpe_isotropic", "nnpe_matched", "npe_rs"),
-        *("prior_guide", "prior_guide_jacobian", "rnpe"),
-    }
-)
-"""Forms that are tested on all cases where observations are few, others on some.
-
-Their fit takes far longer than a test, so that all cases cost little more. Tables compare
-the cases that both have. The choice is part of the key of a cell: a form that joins or
-leaves has to be run again.
-"""
-
-# These draw from no diffusion model, in steps of their own, or after a fit that takes far
-# longer than draws in all steps.
-OTHER_STEPS = {"prior", "exact"} | ALL_CASES
+# They draw from no diffusion model, so that they have no steps to choose.
+WITHOUT_STEPS = ("prior", "exact")
 
 SETTINGS: dict[str, dict[str, Any]] = {
     # As the paper ran them: twelve test rows at a time.
@@ -173,11 +157,10 @@ def trial_cell(
     settings["form"] = chosen
     sizes: dict[str, Any] = budget.sizes(task)
     sizes.pop("observations" if task in BY_MEAN else "rows")
-    few = not budget.quick and task not in NUM_OBSERVATIONS
     if settings.get("published"):
         # Each of them in every regime, as the paper has them.
         sizes["observations"] = NUM_PUBLISHED
-    elif not (chosen in ALL_CASES and few) and regime is None and observation is None:
+    elif regime is None and observation is None:
         sizes["cases"] = "some"
         if task in BY_MEAN:
             sizes["draws"] = 200  # enough for a mean
@@ -205,7 +188,7 @@ def trial_cell(
 
 def _sampling(budget: Budget, backbone: str, form: str) -> dict[str, int]:
     """Say in how many steps draws are made, where these are not those of the training."""
-    if backbone not in budget.sampling_steps or form in OTHER_STEPS:
+    if backbone not in budget.sampling_steps or form in WITHOUT_STEPS:
         return {}
     return {"sampling_steps": budget.sampling_steps[backbone]}
 
