@@ -135,6 +135,9 @@ def _by_moments(
     if means is not None and log_density is not None:
         means = means._replace(log_odds=_by_density(x_obs, x_sim, basis, log_density))
     found = [means, _of_spreads(sides, basis_of(features, constant=False))]
+    if _both_depend(sides, basis_of(features, constant=False)):
+        # Simulations do depend on the context, and so may their spreads.
+        found = [means]
     told = [one for one in found if one is not None]
     if not told:
         return None, 1.0
@@ -165,6 +168,13 @@ def _of_means(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
     if _explained(delta, (sides[0] + sides[1]) / 2, basis) > DEPENDS:
         return None
     return _compare(sides, basis)
+
+
+def _both_depend(sides: tuple[Tensor, Tensor], basis: Tensor) -> bool:
+    """Tell whether means of both sides depend on the basis, as if theta did."""
+    num = basis.shape[1] * sides[0].shape[1]
+    sizes = ((basis.T @ side).square().sum().item() for side in sides)
+    return num > 0 and all(stats.chi2.sf(size, num) <= DEPARTS for size in sizes)
 
 
 def _of_spreads(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
