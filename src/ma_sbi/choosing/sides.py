@@ -54,7 +54,7 @@ CLEARLY_FARTHER = 3.0
 # Deviations from other simulations at which no population of parameters is.
 FAR = 5.0
 # Share of the variance of other simulations that x_sim lacks, if it is without noise.
-LACKS = 0.2
+LACKS = 0.5
 # Nats at which a log density is cut off, so that sums stay finite.
 MOST_NATS = 1e6
 # Share of the largest variance of a direction below which another hardly varies.
