@@ -151,8 +151,8 @@ def pairs(rows, x_obs, x_sim, *, known=False):
 
 
 def unlike(rows, x_obs, x_sim):
-    features = describe(rows.entries)
-    found = tell_unlike(x_obs, x_sim, features, rows.groups, Reference.of(rows.pool()))
+    pool = Reference.of(rows.pool())
+    found = tell_unlike(x_obs, x_sim, rows.features, rows.groups, pool)
     return {"x_sim is no simulation, simulations known": found is not None}
 
 

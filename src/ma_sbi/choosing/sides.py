@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -129,15 +130,16 @@ def _by_moments(
         The log odds of swapped sides, None if neither means nor spreads are seen to depart;
         and the p-value of x_obs, as it was given, being simulations.
     """
-    sides = _standardised(x_obs, x_sim, reference)
+    sides, rotation = _standardised(x_obs, x_sim, reference)
     basis = basis_of(features, constant=reference is not None)
     means = _of_means(sides, basis)
     if means is not None and log_density is not None:
         means = means._replace(log_odds=_by_density(x_obs, x_sim, basis, log_density))
-    found = [means, _of_spreads(sides, basis_of(features, constant=False))]
-    if _both_depend(sides, basis_of(features, constant=False)):
-        # Simulations do depend on the context, and so may their spreads.
-        found = [means]
+    by_context = basis_of(features, constant=False)
+    found = [means]
+    # If simulations do depend on the context, so may their spreads.
+    if not _both_depend(sides, by_context):
+        found.append(_of_spreads([side @ rotation for side in sides], by_context))
     told = [one for one in found if one is not None]
     if not told:
         return None, 1.0
@@ -177,7 +179,7 @@ def _both_depend(sides: tuple[Tensor, Tensor], basis: Tensor) -> bool:
     return num > 0 and all(stats.chi2.sf(size, num) <= DEPARTS for size in sizes)
 
 
-def _of_spreads(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
+def _of_spreads(sides: Sequence[Tensor], basis: Tensor) -> _Told | None:
     """Compare spreads between contexts, by squares; None if they hardly depart.
 
     How they compare with those of other simulations does not tell the sides: x_sim that is
@@ -205,7 +207,7 @@ def _of_spreads(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told | None:
     return _compare((squares[0] / spread, squares[1] / spread), basis)
 
 
-def _compare(sides: tuple[Tensor, Tensor], basis: Tensor) -> _Told:
+def _compare(sides: Sequence[Tensor], basis: Tensor) -> _Told:
     """Compare means of columns with a variance of one, which are zero in simulations."""
     observed, simulated = ((basis.T @ side).square().sum().item() for side in sides)
     p_value = stats.chi2.sf(observed, basis.shape[1] * sides[0].shape[1])
@@ -393,8 +395,11 @@ def _zero(values: Tensor, num: float) -> tuple[float, int]:
 
 def _standardised(
     x_obs: Tensor, x_sim: Tensor, reference: AnyReference | None
-) -> tuple[Tensor, Tensor]:
-    """Return both sides in units of the simulations; a row counts for a few at most."""
+) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Return both sides in units of the simulations; a row counts for a few at most.
+
+    And a rotation after which columns are as near to those of x as can be.
+    """
     both, whitener = torch.cat([x_obs, x_sim]), None
     if reference is None:
         both = normal_scores(both)
@@ -404,11 +409,11 @@ def _standardised(
     if whitener is None:
         halves = both.split(len(x_obs))
         whitener = whitener_of(torch.cat([one - one.mean(dim=0) for one in halves]))
-    # Symmetric, so that columns stay as near to themselves as can be.
-    axes, size, _ = torch.linalg.svd(whitener.cpu().double())
-    unit = both @ (axes * size) @ axes.T
-    first, second = unit.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS).split(len(x_obs))
-    return first, second
+    whitener = whitener.cpu().double()
+    unit = (both @ whitener).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+    left, _, right = torch.linalg.svd(whitener)
+    first, second = unit.split(len(x_obs))
+    return (first, second), (left @ right).T
 
 
 def _by_departure(x_obs: Tensor, x_sim: Tensor, rng: torch.Generator | None) -> bool | None:
