@@ -97,7 +97,7 @@ def test_a_correction_that_helps_is_used():
     assert decision.verdict == "use"
     assert "+1.50 ± 0.10 nats per row" in decision.reasons[0]
     assert "4.48 times as probable" in decision.reasons[0]  # exp(1.5)
-    assert "94% of what the posterior at x_sim" in decision.reasons[0]
+    assert "it is 94% of what the posterior at x_sim" in decision.reasons[0]
     assert "the context adds +0.60 ± 0.05" in decision.reasons[0]
 
 

@@ -229,7 +229,42 @@ def test_what_is_far_apart_is_in_other_units_unless_simulations_tell_it():
     pool = Reference.of(world(7, num=500)[1])
     assert examine_pairs(x_obs + 40, x_sim, codes, reference=pool).problems == ()
     # At one setting without noise nothing spreads, and nothing is told.
-    assert examine_pairs(x_obs, torch.ones_like(x_obs), codes).apart is None
+    assert examine_pairs(x_obs, torch.full_like(x_obs, 1 / 3), codes).apart is None
+    # Nor does a mean of many runs at one setting spread as one run does.
+    runs = torch.randn(80, 50, 2, generator=torch.Generator().manual_seed(0)).double()
+    at_one = runs[:, 0] + 1
+    found = examine_pairs(at_one, runs.mean(dim=1), codes, one_run=runs[:, 1])
+    assert found.apart is None
+
+
+def test_what_all_rows_share_does_not_hide_what_the_context_adds():
+    basis, _ = torch.linalg.qr(torch.arange(200).double()[:, None] % 2 - 0.5)
+    rng = torch.Generator().manual_seed(0)
+    delta = torch.randn(200, 3, generator=rng).double() + 6 * basis
+    for offset in (0.0, 3.0):
+        assert sides.mean_departs(delta + offset, basis) < 1e-3
+
+
+@pytest.mark.parametrize("column", ["none", "a constant", "a total"])
+def test_no_column_hides_an_expected_value(column):
+    rng = torch.Generator().manual_seed(12)
+
+    def widened(x):
+        more = {"none": x[:, :0], "a constant": 0 * x[:, :1] + 1 / 3}
+        return torch.cat([x, more.get(column, x.sum(dim=1, keepdim=True))], dim=1)
+
+    def mean(num):
+        theta = torch.randn(num, 1, generator=rng, dtype=torch.float64)
+        return theta * torch.tensor([1.0, 1.0, 0.5])
+
+    def noisy(x):
+        return x + 0.4 * torch.randn(x.shape, generator=rng, dtype=torch.float64)
+
+    pool, codes = Reference.of(widened(noisy(mean(2000)))), torch.arange(200) % 2
+    expected = mean(200)
+    x_obs = noisy(expected) + codes[:, None]
+    found = examine_pairs(widened(x_obs), widened(expected), codes, reference=pool)
+    assert found.unlike is not None
 
 
 @pytest.mark.parametrize("departs", [0.0, 1.0])

@@ -223,7 +223,9 @@ class Judgement:
         Gross outliers are observed, and tell the sides.
         """
         few = self.num_judged < FEWEST_UNTOLD and not self.num_outliers
-        return few and not self.sides_told and self.scored_by == SimulatedData.words
+        reads = self.common is not None
+        by_x_sim = self.scored_by == SimulatedData.words
+        return few and reads and not self.sides_told and by_x_sim
 
     @property
     def leans_to_swapped(self) -> float | None:
@@ -362,7 +364,7 @@ def _compare(
         else None,
         exchange_p_value(plan) if data.paired and asked else None,
         told,
-        subject.theta is None and is_noise_alone(plan),
+        subject.theta is None and not len(gross) and is_noise_alone(plan),
     )
 
 

@@ -85,27 +85,30 @@ def is_noise_alone(plan: Plan) -> bool:
     data = plan.data
     if not data.paired or data.x_sim.shape[1] > 1 or data.noise.found:
         return False
-    x_sim = data.mean_x_sim.double().cpu()
-    delta = (data.x_obs.double().cpu() - x_sim) / column_scale(x_sim)
+    x_obs, x_sim = data.x_obs.double().cpu(), data.mean_x_sim.double().cpu()
+    moves = (x_obs != x_sim).any(dim=0)
+    if not moves.any():
+        return False
+    x_obs, x_sim = x_obs[:, moves], x_sim[:, moves]
+    delta = (x_obs - x_sim) / column_scale(x_sim)
     unit = (x_sim - x_sim.mean(dim=0)) / column_scale(x_sim)
     about = torch.cat([describe(data.entries), unit, unit.square()], dim=1)
     basis = basis_of(about, constant=True)
     left = delta - basis @ (basis.T @ delta)
-    varies = left.std(dim=0) > NO_NOISE * delta.abs().mean()
-    if len(delta) < FEWEST_OF_NOISE + 2 * basis.shape[1] or not varies.all():
+    if len(delta) < FEWEST_OF_NOISE + 2 * basis.shape[1] or not left.any(dim=0).all():
         return False
-    ratio = left.square().mean(dim=0)
+    ratio = left.square().sum(dim=0) / (len(left) - basis.shape[1])
     if data.simulator is not None:
-        known = data.simulator.double().cpu() / column_scale(x_sim).square()
+        known = data.simulator.double().cpu()[moves] / column_scale(x_sim).square()
         ratio = ratio / (MOST_LACKED * known).clamp(min=1e-300)
-    if ratio.median() > 1:
+    if ratio.mean() > 1:
         return False
     sizes = (left.square() / left.square().mean(dim=0) + LEAST_SQUARE).log()
     # Along principal axes, one of which a hidden departure would be near to.
     axes = torch.linalg.svd(left, full_matrices=False)[2]
     normal = stats.normaltest((left @ axes.T).numpy(), axis=0).pvalue.min() * len(axes)
-    alike = mean_departs(sizes - sizes.mean(dim=0), basis_of(about, constant=False))
-    return min(mean_departs(delta, basis), alike, normal) > THRESHOLDS.unusual
+    alike = mean_departs(sizes, basis_of(about, constant=False))
+    return bool(min(mean_departs(delta, basis), alike, normal) > THRESHOLDS.unusual)
 
 
 def exchange_p_value(plan: Plan) -> float:

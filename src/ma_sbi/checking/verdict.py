@@ -161,11 +161,11 @@ def _gain(facts: Facts, gain: Score) -> str:
         f"Corrected, {facts.scored_by} {verb} on average {_times(gain.mean)} "
         f"({gain} nats per row, {facts.num_judged} rows that the fit had not seen)"
     ]
-    if facts.perfect is not None and facts.perfect.low > 0:
-        share = gain.mean / facts.perfect.mean
-        parts.append(f"{share:.0%} of what the posterior at x_sim itself would give")
     if facts.chosen == "by context" and facts.adds is not None:
         parts.append(f"of this the context adds {facts.adds}")
+    if facts.perfect is not None and facts.perfect.low > 0:
+        share = gain.mean / facts.perfect.mean
+        parts.append(f"it is {share:.0%} of what the posterior at x_sim would give")
     return "; ".join(parts) + "."
 
 

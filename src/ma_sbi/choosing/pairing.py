@@ -16,7 +16,7 @@ from ma_sbi.choosing.independence import (
     normal_scores,
     permuted_within,
 )
-from ma_sbi.choosing.reference import AnyReference, Reference
+from ma_sbi.choosing.reference import AnyReference
 from ma_sbi.choosing.sides import FAR, LIKE, TOLD, Unlike, tell_sides, tell_unlike
 from ma_sbi.randomness import derive, generator
 from ma_sbi.scaling import UNITS, column_scale, other_units, spreads_apart
@@ -52,7 +52,8 @@ class Pairing:
             one setting: then rows are pairs although nothing shows it.
         swapped: Whether x_obs and x_sim seem to have changed places; None if nothing
             tells it.
-        log_odds: Of swapped sides, as far as means tell it; None if they do not.
+        log_odds: Of swapped sides, as far as means and spreads tell it; None if they do
+            not.
         order: For each column of x_obs the column of x_sim that it goes with, where that
             is clearly another one.
         units: Columns whose spreads differ by more than reality explains.
@@ -125,7 +126,7 @@ class Pairing:
             )
         if self.units:
             found.append(other_units(self.units, self.factor))
-        elif self.apart is not None:
+        elif self.apart is not None and self.order is None:
             column, away = self.apart
             found.append(
                 f"x_obs is {away:.0f} standard deviations away from x_sim in column "
@@ -202,18 +203,19 @@ def examine_pairs(
         _other_order(observed, simulated),
         units,
         factor,
-        None if isinstance(reference, Reference) else _far_apart(x_obs, x_sim),
+        _far_apart(x_obs, one_run) if reference is None else None,
         bool((x_sim == x_sim[0]).all()),
         tell_unlike(x_obs[asked], one_run[asked], features[asked], among, reference),
     )
 
 
 def _far_apart(x_obs: Tensor, x_sim: Tensor) -> tuple[int, float] | None:
-    """Find the column in which most rows are farther apart than either side spreads."""
+    """Find the column whose median difference is many deviations of the smaller spread."""
     spread = torch.minimum(x_obs.std(dim=0), x_sim.std(dim=0))
     away = (x_obs - x_sim).median(dim=0).values.abs() / spread
-    # At one setting without noise nothing spreads.
-    away = away.where(spread > 0, 0.0)
+    # Equal numbers do not spread, whatever rounding makes of them.
+    varies = [one.amax(dim=0) > one.amin(dim=0) for one in (x_obs, x_sim)]
+    away = away.where(varies[0] & varies[1], 0.0)
     column = int(away.argmax())
     return (column, away[column].item()) if away[column] > FAR else None
 

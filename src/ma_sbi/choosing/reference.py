@@ -91,10 +91,11 @@ class Reference:
     def of(cls, x: Tensor, log_density: LogDensity | None = None) -> Reference:
         """Describe simulations x, shape ``(n, dim_x)``, by their density if it is given."""
         x = x.cpu().double()
-        whitener = whitener_of(x - x.mean(dim=0))
+        scale = column_scale(x)
+        whitener = whitener_of((x - x.mean(dim=0)) / scale) / scale[:, None]
         if log_density is None and x.shape[1] <= MOST_COLUMNS and len(x) >= FEWEST_FITTED:
             log_density = _Mixture(x)
-        return cls(x.mean(dim=0), whitener, column_scale(x), len(x), log_density)
+        return cls(x.mean(dim=0), whitener, scale, len(x), log_density)
 
     @classmethod
     def within(

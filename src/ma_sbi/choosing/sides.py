@@ -46,6 +46,8 @@ MOST_DEVIATIONS = 4.0
 CLEARLY_MORE = 2.0
 # Rows that tell spreads.
 FEWEST_FOR_SPREADS = 20
+# And for each number that describes the context: few rows of one leave like residuals.
+FEWEST_PER_SPREAD = 10
 # Deviation of squares below which they hardly vary, as in two far clusters.
 LEAST_SPREAD = 0.1
 # Level at which x_sim is unlike other simulations, and above which x_obs may be one.
@@ -55,7 +57,7 @@ CLEARLY_FARTHER = 3.0
 # Deviations from other simulations at which no population of parameters is.
 FAR = 5.0
 # Share of the variance of other simulations that x_sim lacks, if it is without noise.
-LACKS = 0.5
+LACKS = 0.8
 # Nats at which a log density is cut off, so that sums stay finite.
 MOST_NATS = 1e6
 # Share of the largest variance of a direction below which another hardly varies.
@@ -100,7 +102,6 @@ def tell_sides(
         # Rows of a group may share theta: each group counts once.
         cells = torch.stack([groups.cpu(), codes], dim=1).unique(dim=0, return_inverse=True)
         x_obs, x_sim, features = (means_of(x, cells[1]) for x in (x_obs, x_sim, features))
-        codes = cells[0][:, 1]
     log_odds, p_value = _by_moments(x_obs, x_sim, features, reference, log_density)
     if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
         # Both sides depart, as where the context depends on theta.
@@ -133,12 +134,13 @@ def _by_moments(
     sides, rotation = _standardised(x_obs, x_sim, reference)
     basis = basis_of(features, constant=reference is not None)
     means = _of_means(sides, basis)
+    by_density = means is not None and log_density is not None
     if means is not None and log_density is not None:
         means = means._replace(log_odds=_by_density(x_obs, x_sim, basis, log_density))
     by_context = basis_of(features, constant=False)
     found = [means]
-    # If simulations do depend on the context, so may their spreads.
-    if not _both_depend(sides, by_context):
+    # The density knows of spreads. If simulations depend on the context, so may theirs.
+    if not (by_density or _both_depend(sides, by_context)):
         found.append(_of_spreads([side @ rotation for side in sides], by_context))
     told = [one for one in found if one is not None]
     if not told:
@@ -186,7 +188,7 @@ def _of_spreads(sides: Sequence[Tensor], basis: Tensor) -> _Told | None:
     an expected value varies less than they do.
     """
     num, rank = len(basis), basis.shape[1]
-    if rank == 0 or num < FEWEST_FOR_SPREADS:
+    if rank == 0 or num < max(FEWEST_FOR_SPREADS, FEWEST_PER_SPREAD * rank):
         return None
     inner = [one - one.mean(dim=0) for one in sides]
     squares = [
@@ -195,7 +197,9 @@ def _of_spreads(sides: Sequence[Tensor], basis: Tensor) -> _Told | None:
     # Of logarithms a gain shifts all rows and columns alike, so that few rows show it.
     p_values = []
     for values in (squares, [one.mean(dim=1, keepdim=True) for one in squares]):
-        logs = [one.add(HARDLY).log() for one in values]
+        # A gain of all rows alike is none of the context.
+        relative = [one / one.mean(dim=0).clamp(min=1e-300) for one in values]
+        logs = [one.add(HARDLY).log() for one in relative]
         delta = logs[0] - logs[1]
         if delta.square().mean() < 1e-12:
             return None
@@ -256,6 +260,8 @@ def mean_departs(delta: Tensor, basis: Tensor) -> float:
     freedom = num - rank - 1
     means = basis.T @ delta
     left = delta - basis @ means
+    # What all rows have in common depends on nothing.
+    left = left - left.mean(dim=0)
     least = 1e-9 * delta.square().mean().item()
     each = left.var(dim=0, correction=0) * num / freedom
     ratio = means.square().sum(dim=0) / rank / each.clamp(min=least)
@@ -345,12 +351,13 @@ def tell_unlike(
     error = nearer.std() / len(nearer) ** 0.5
     if p_obs > LIKE and nearer.mean() > CLEARLY_FARTHER * error:
         return found
-    alone = isinstance(reference, Reference) and groups is None
-    return _lacks_spread(x_obs, x_sim, features, reference, away) if alone else None
+    if not isinstance(reference, Reference) or groups is not None:
+        return None
+    return _lacks_spread(x_obs, x_sim, features, reference, away)
 
 
 def _lacks_spread(
-    x_obs: Tensor, x_sim: Tensor, features: Tensor, reference: AnyReference, away: float
+    x_obs: Tensor, x_sim: Tensor, features: Tensor, reference: Reference, away: float
 ) -> Unlike | None:
     """Tell whether x_sim varies less than simulations do, about the means of contexts.
 
@@ -358,16 +365,23 @@ def _lacks_spread(
     """
     basis = basis_of(features, constant=True)
     freedom = len(x_obs) - basis.shape[1]
+    if freedom < 2:
+        return None
     squares = []
     for x in (x_sim, x_obs):
         inner = x - basis @ (basis.T @ x)
         moments = reference.moments(inner + reference.centre.cpu().double())
-        if moments is None or freedom < 2:
-            return None
+        assert moments is not None  # noqa: S101 (its scale is known)
         # Of moments every second part is of squares less one.
         parts = moments.split(x.shape[1], dim=1)[1::2]
         squares.append((torch.cat(parts, dim=1) + 1) * len(x) / freedom - 1)
-    error = [one.std(dim=0).clamp(min=1e-300) / len(one) ** 0.5 for one in squares]
+    # A constant column, or the total of others, has directions without any spread.
+    varies = (squares[0].std(dim=0) > SAME) | (squares[1].std(dim=0) > SAME)
+    if not varies.any():
+        return None
+    squares = [one[:, varies] for one in squares]
+    chance = (1 / len(x_obs) + 1 / reference.num) ** 0.5
+    error = [one.std(dim=0).clamp(min=1e-300) * chance for one in squares]
     ratios = [one.mean(dim=0) / each for one, each in zip(squares, error, strict=True)]
     least = int(ratios[0].argmin())
     p_sim, p_obs = (float(stats.t.cdf(one[least].item(), freedom)) for one in ratios)
@@ -411,7 +425,7 @@ def _standardised(
         whitener = whitener_of(torch.cat([one - one.mean(dim=0) for one in halves]))
     whitener = whitener.cpu().double()
     unit = (both @ whitener).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
-    left, _, right = torch.linalg.svd(whitener)
+    left, _, right = torch.linalg.svd(column_scale(both)[:, None] * whitener)
     first, second = unit.split(len(x_obs))
     return (first, second), (left @ right).T
 
