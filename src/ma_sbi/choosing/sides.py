@@ -90,8 +90,8 @@ def tell_sides(
         averaged: Whether x_sim is the mean of several simulations.
 
     Returns:
-        Whether sides are swapped, if that is told, and the log odds of it where means
-        depart.
+        Whether sides are swapped, if that is told, and the log odds of it where means or
+        spreads depart.
     """
     # A mean of several simulations is no draw of their density.
     averaged = averaged or groups is not None
@@ -100,8 +100,9 @@ def tell_sides(
         reference = None
     if groups is not None:
         # Rows of a group may share theta: each group counts once.
-        cells = torch.stack([groups.cpu(), codes], dim=1).unique(dim=0, return_inverse=True)
-        x_obs, x_sim, features = (means_of(x, cells[1]) for x in (x_obs, x_sim, features))
+        cells = torch.stack([groups.cpu(), codes], dim=1)
+        place = cells.unique(dim=0, return_inverse=True)[1]
+        x_obs, x_sim, features = (means_of(x, place) for x in (x_obs, x_sim, features))
     log_odds, p_value = _by_moments(x_obs, x_sim, features, reference, log_density)
     if log_odds is not None and log_odds > 0 and p_value <= DEPARTS:
         # Both sides depart, as where the context depends on theta.
@@ -134,15 +135,14 @@ def _by_moments(
     sides, rotation = _standardised(x_obs, x_sim, reference)
     basis = basis_of(features, constant=reference is not None)
     means = _of_means(sides, basis)
-    by_density = means is not None and log_density is not None
+    by_context, spreads = basis_of(features, constant=False), None
     if means is not None and log_density is not None:
+        # The density knows of spreads, too.
         means = means._replace(log_odds=_by_density(x_obs, x_sim, basis, log_density))
-    by_context = basis_of(features, constant=False)
-    found = [means]
-    # The density knows of spreads. If simulations depend on the context, so may theirs.
-    if not (by_density or _both_depend(sides, by_context)):
-        found.append(_of_spreads([side @ rotation for side in sides], by_context))
-    told = [one for one in found if one is not None]
+    elif not _both_depend(sides, by_context):
+        # Else simulations depend on the context, and so may their spreads.
+        spreads = _of_spreads([side @ rotation for side in sides], by_context)
+    told = [one for one in (means, spreads) if one is not None]
     if not told:
         return None, 1.0
     p_value = len(told) * min(one.p_value for one in told)
