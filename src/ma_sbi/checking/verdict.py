@@ -36,7 +36,7 @@ class Advice:
         use: What to use, in words.
         code: Lines of Python that do it, given ``answer``, what ``check`` returned, and
             ``posterior``, ``context`` and ``x_obs``; none if rows have to be mended first.
-        doubts: What else speaks against it, in sentences, beside the reasons.
+        doubts: What follows the three reasons of the verdict, in sentences.
         not_checked: What was not checked, in sentences.
         collect: What to collect next, in sentences.
     """

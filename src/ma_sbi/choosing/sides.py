@@ -33,7 +33,7 @@ NUM_PERMUTATIONS, MOST_ROWS = 499, 400
 CLEAR, UNCLEAR = 0.005, 0.05
 # Log odds of swapped sides from which they are told.
 TOLD = 2.0
-# Level at which a mean departure must be seen for it to tell the sides.
+# Level at which a departure of means or spreads must be seen for it to tell the sides.
 DEPARTS = 0.001
 # Share of the deviation of the other side that a side of simulations may have by chance in
 # the simulations that it is compared with.
